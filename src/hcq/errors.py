@@ -1,0 +1,98 @@
+"""Every exception that hcq raises for a condition of its own, all under HCQError.
+
+ValueError, TypeError, IndexError and the operating system's own errors are used where they say it best. All classes here
+can be raised by third-party drivers; the extra facts are keyword arguments and attributes of the same name.
+"""
+
+from __future__ import annotations
+
+
+class HCQError(Exception):
+    """Base of all errors of hcq."""
+
+
+class DeviceUnavailable(HCQError, RuntimeError):
+    """A driver cannot open here, now. `reason` says why, `hint` what to do; asking again tries again."""
+
+    def __init__(self, reason: str = "", hint: str = "") -> None:
+        super().__init__(f"{reason} ({hint})" if hint else reason)
+        self.reason = reason
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.reason, self.hint)
+
+
+class UnknownDevice(HCQError, KeyError):
+    """No device has this name. The message lists the known names and the nearest one."""
+
+    def __str__(self) -> str:  # KeyError would print the repr of the message
+        return str(self.args[0]) if self.args else ""
+
+
+class ForkedDeviceError(HCQError, RuntimeError):
+    """A device, buffer, queue or signal of the parent process was used in a forked child. Open the device anew there."""
+
+
+class CompileError(HCQError, RuntimeError):
+    """The compiler refused the source. `log` is the compiler's own output, `source` what it was given (or None)."""
+
+    def __init__(self, message: str = "", log: str = "", source: str | bytes | None = None) -> None:
+        super().__init__(f"{message}\n{log}" if message and log and log not in message else message or log)
+        self.message = message
+        self.log = log or message
+        self.source = source
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.message, self.log, self.source)
+
+
+class InvalidProgram(HCQError, RuntimeError):
+    """A library is damaged, not one of ours, or lacks the function asked for (the message lists those it has)."""
+
+
+class LaunchError(HCQError, RuntimeError, ValueError):
+    """A launch was refused before anything was queued: wrong argument counts, types, sizes or buffers."""
+
+
+class OutOfMemory(HCQError, RuntimeError, MemoryError):
+    """An allocation was refused. Bytes: `asked`, `live` and `cached` on `device`; the message names the largest holders."""
+
+    def __init__(
+        self, message: str = "", device: str | None = None, asked: int = 0, live: int = 0, cached: int = 0
+    ) -> None:
+        super().__init__(message or f"{device}: out of memory: asked {asked} bytes, {live} live, {cached} cached")
+        self.device = device
+        self.asked = asked
+        self.live = live
+        self.cached = cached
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.args[0], self.device, self.asked, self.live, self.cached)
+
+
+class SignalTimeout(HCQError, RuntimeError, TimeoutError):
+    """A wait passed its deadline. The message names the signal, the value wanted, the one seen, and who was to set it."""
+
+
+class DeviceLost(HCQError, RuntimeError):
+    """The device failed. `cause` is the first failure, `command` the command that caused it, `device` its name."""
+
+    def __init__(
+        self,
+        message: str = "",
+        device: str | None = None,
+        cause: BaseException | str | None = None,
+        command: str | None = None,
+    ) -> None:
+        if not message:
+            message = f"{device} is lost"
+            message += f": {command} failed" if command else ""
+            message += f": {cause}" if cause else ""
+        super().__init__(message)
+        self.device = device
+        self.cause = cause
+        self.command = command
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.args[0], self.device, self.cause, self.command)
