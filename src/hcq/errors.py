@@ -1,7 +1,7 @@
 """Every exception that hcq raises for a condition of its own, all under HCQError.
 
-ValueError, TypeError, IndexError and the operating system's own errors are used where they say it best. All classes here
-can be raised by third-party drivers; the extra facts are keyword arguments and attributes of the same name.
+ValueError, TypeError, IndexError and the operating system's own errors are used where they say it best. All classes
+here can be raised by third-party drivers; the extra facts are keyword arguments and attributes of the same name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class UnknownDevice(HCQError, KeyError):
 
 
 class ForkedDeviceError(HCQError, RuntimeError):
-    """A device, buffer, queue or signal of the parent process was used in a forked child. Open the device anew there."""
+    """A device, buffer, queue or signal of the parent process was used in a forked child. Open the device anew."""
 
 
 class CompileError(HCQError, RuntimeError):
@@ -56,7 +56,7 @@ class LaunchError(HCQError, RuntimeError, ValueError):
 
 
 class OutOfMemory(HCQError, RuntimeError, MemoryError):
-    """An allocation was refused. Bytes: `asked`, `live` and `cached` on `device`; the message names the largest holders."""
+    """An allocation was refused. In bytes: `asked`, `live` and `cached` on `device`; the message has the holders."""
 
     def __init__(
         self, message: str = "", device: str | None = None, asked: int = 0, live: int = 0, cached: int = 0
@@ -72,7 +72,7 @@ class OutOfMemory(HCQError, RuntimeError, MemoryError):
 
 
 class SignalTimeout(HCQError, RuntimeError, TimeoutError):
-    """A wait passed its deadline. The message names the signal, the value wanted, the one seen, and who was to set it."""
+    """A wait passed its deadline. The message names the signal, the values wanted and seen, and who was to set it."""
 
 
 class DeviceLost(HCQError, RuntimeError):
