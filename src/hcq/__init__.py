@@ -1,3 +1,65 @@
-"""hcq: one contract - device, buffer, program, hardware command queue, signal - over every accelerator."""
+"""hcq: one contract - device, buffer, program, hardware command queue, signal - over every accelerator.
+
+The public names, and nothing else. Each is imported when it is first asked for, so that `import hcq` stays light.
+"""
+
+from __future__ import annotations
+
+import os as _os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hcq.errors import CompileError as CompileError
+    from hcq.runtime.compiled import Compiled as Compiled
+    from hcq.runtime.compiler import Compiler as Compiler
+    from hcq.runtime.registry import Device as Device
 
 __version__ = "0.1.0"
+
+_MODULES = ("cache", "config", "dtypes", "errors", "testing")
+
+_NAMES = {
+    "hcq.runtime.registry": ("Device",),
+    "hcq.runtime.compiled": ("Compiled", "DeviceLimits"),
+    "hcq.runtime.compiler": ("Compiler",),
+    "hcq.errors": ("CompileError",),
+    "hcq.runtime.buffer": ("Buffer", "BufferOptions", "array", "empty", "zeros"),
+    "hcq.runtime.allocator": ("Allocator", "LRUAllocator", "MallocAllocator"),
+    "hcq.runtime.copy": ("copy",),
+    "hcq.runtime.counters": ("MemoryStats", "memory_stats"),
+    "hcq.queues.command_queue": ("HWCommandQueue", "HWComputeQueue", "HWCopyQueue", "hcq_command"),
+    "hcq.queues.signal": ("HCQSignal",),
+    "hcq.queues.program": ("HCQProgram",),
+    "hcq.queues.device": ("HCQCompiled",),
+    "hcq.queues.allocator": ("HCQAllocator", "HCQBuffer"),
+    "hcq.queues.profile": ("hcq_profile",),
+    "hcq.graph": ("capture",),
+    "hcq.profiling": ("profile",),
+}
+
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = sorted([*_HOME, *_MODULES, "__version__"])
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name in _HOME:
+        value: object = getattr(import_module(_HOME[name]), name)
+    elif name in _MODULES:
+        value = import_module(f"hcq.{name}")
+    else:
+        raise AttributeError(f"module 'hcq' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if _os.environ.get("HCQ_LOG"):
+    from hcq.runtime.logs import configure as _configure
+
+    _configure()

@@ -1,0 +1,186 @@
+"""Compiled: what every opened device is, whatever it runs on. Plain Python, made to be subclassed by drivers.
+
+What does not live here: finding and opening devices (registry), and what only devices with command queues have
+(hcq.queues.device).
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from hcq.errors import DeviceLost, InvalidProgram
+from hcq.runtime import process
+from hcq.runtime.compiler import Compiler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class DeviceLimits(NamedTuple):
+    """The largest things a device takes. Tuples are (x, y, z), sizes and alignments bytes; None: no limit known."""
+
+    max_group_size: tuple[int, int, int] = (1024, 1024, 1024)
+    max_groups: tuple[int, int, int] = (2**31 - 1, 2**31 - 1, 2**31 - 1)
+    max_group_items: int = 1024
+    local_memory_bytes: int = 0
+    max_buffer_bytes: int | None = None
+    buffer_alignment: int = 1
+    view_alignment: int = 1
+    max_argument_bytes: int = 4096
+
+
+class Compiled:
+    """An opened device: a name, an allocator, a compiler, and a runtime that makes programs out of libraries.
+
+    `allocator`, `renderer`, `compiler`, `runtime` and `graph` are plain attributes: clients replace them, and everyone
+    looks them up when using them. `runtime(name, lib)` gives a program; a device that runs nothing has None there.
+
+    A driver's factory returns an instance. It overrides `synchronize`, `_close`, `_info`, `limits` as needed, and sets
+
+    - `survives_fork`: the device goes on working in a forked child (it owns no queues, threads or driver state);
+    - `is_cpu_implementation`: a GPU interface that is implemented on the host CPU, never chosen as a default.
+
+    Threads may share a device. In a forked child any use of an inherited device raises ForkedDeviceError.
+    """
+
+    survives_fork: ClassVar[bool] = False
+    is_cpu_implementation: bool = False
+    limits: DeviceLimits = DeviceLimits()
+
+    dname: str
+    allocator: Any
+    renderer: Any
+    compiler: Any
+    runtime: Any
+    graph: Any
+    closed: bool
+
+    def __init__(
+        self,
+        device: str,
+        allocator: Any,
+        renderer: Any = None,
+        compiler: Compiler | None = None,
+        runtime: Callable[..., Any] | None = None,
+        graph: Any = None,
+    ) -> None:
+        self.dname = device
+        self.allocator = allocator
+        self.renderer = renderer
+        self.compiler = Compiler() if compiler is None else compiler
+        self.runtime = runtime
+        self.graph = graph
+        self.closed = False
+        self._generation = process.generation
+        self._close_lock = threading.RLock()
+        _live.add(weakref.ref(self, _live.discard))
+
+    def synchronize(self) -> None:
+        """Return when all that was queued has finished; raise what failed. Blocks; here nothing is queued."""
+        self.check_usable()
+
+    def check_usable(self) -> None:
+        """Raise ForkedDeviceError in a forked child, RuntimeError once the device is closed. Costs two comparisons."""
+        if self._generation != process.generation and not self.survives_fork:
+            raise process.forked(self._generation, self.dname)
+        if self.closed:
+            raise RuntimeError(f"{self.dname} is closed: Device[{self.dname!r}] opens it anew")
+
+    def program(self, name: str, src: str | bytes) -> Any:
+        """Compile `src` (through the cache) and load the function `name` from it: compile_cached and runtime in one.
+
+        Raises CompileError where the compiler refuses, InvalidProgram where the function is missing.
+        """
+        self.check_usable()
+        runtime = self.runtime
+        if runtime is None:
+            raise InvalidProgram(f"{self.dname} runs no programs: it only holds data to copy from or to")
+        return runtime(name, self.compiler.compile_cached(src))
+
+    @property
+    def info(self) -> Mapping[str, object]:
+        """What this device is, in words and numbers: name, driver, limits, and whatever the driver adds."""
+        facts: dict[str, object] = {"name": self.dname, "driver": type(self).__module__.rpartition(".drivers.")[2]}
+        facts.update(self._info())
+        facts["limits"] = self.limits._asdict()
+        return facts
+
+    def close(self) -> None:
+        """Wait for what is queued, free what the device holds, and forget it; `Device[name]` then opens it anew.
+
+        May be repeated, and works on a lost device. Buffers of a closed device raise when used. Where the wait times
+        out (SignalTimeout) the device stays open. Blocks.
+        """
+        if self._generation != process.generation and not self.survives_fork:
+            raise process.forked(self._generation, self.dname)
+        with self._close_lock:
+            if self.closed:
+                return
+            try:
+                self.synchronize()
+            except DeviceLost:
+                pass  # closing is how a lost device is left; what failed was for its waiters to see
+            self.closed = True
+            try:
+                self._close()
+            finally:
+                from hcq.runtime.registry import Device
+
+                Device.forget(self)
+
+    def _close(self) -> None:
+        """A driver's own part of close: free memory, end threads, close descriptors. Called once, after the wait."""
+
+    def _info(self) -> Mapping[str, object]:
+        """A driver's own part of `info`."""
+        return {}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.dname}{' (closed)' if self.closed else ''}>"
+
+
+class _Inherited(Compiled):
+    """What a device of the parent process becomes in a forked child: every touch raises ForkedDeviceError.
+
+    Changing the class of the object costs the parent's and the child's own devices nothing; a check in each method
+    would, and could not see plain attributes being read.
+    """
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__class__":
+            return _Inherited
+        facts = object.__getattribute__(self, "__dict__")
+        raise process.forked(facts["_generation"], facts["dname"])
+
+    def __setattr__(self, name: str, value: object) -> None:
+        getattr(self, name)
+
+    def __repr__(self) -> str:
+        facts = object.__getattribute__(self, "__dict__")
+        return f"<{facts['dname']} of process {process.pids[facts['_generation']]}, inherited through fork>"
+
+
+# Every device made in this process, weakly, so that a forked child can mark what it inherited.
+_live: set[weakref.ref[Compiled]] = set()
+
+# Inherited devices live for ever in the child: their finalizers must not touch what belongs to the parent.
+_kept: list[object] = []
+
+
+def _mark_inherited() -> None:
+    for device in [device for ref in list(_live) if (device := ref()) is not None]:
+        if type(device) is _Inherited:
+            continue  # by our parent already
+        if device.survives_fork:
+            device._close_lock = threading.RLock()  # another thread of the parent may have held it
+            continue
+        _kept.append((device, dict(vars(device))))
+        try:
+            device.__class__ = _Inherited
+        except TypeError:
+            pass  # a layout of its own (native base, slots): its methods and native entries compare the generation
+
+
+process.at_fork_in_child(_mark_inherited)
