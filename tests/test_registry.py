@@ -491,14 +491,14 @@ class TestFork:
         assert in_child(lambda: (dev.synchronize(), dev.dname, dev.close())[1]) == "PLAIN12"
         dev.synchronize()
 
-    def test_a_device_with_a_layout_of_its_own_raises_from_its_methods(self, registered):
+    def test_a_device_with_a_layout_of_its_own_raises_too(self, registered):
         class Slotted(Plain):
             __slots__ = ("extra",)
 
         registered("PLAIN13", Slotted)
         dev = Device["PLAIN13"]
-        assert in_child(dev.synchronize).startswith("ForkedDeviceError")
-        assert in_child(dev.close).startswith("ForkedDeviceError")
+        for touch in (dev.synchronize, dev.close, lambda: dev.synchronize(), lambda: dev.extra, lambda: dev.allocator):
+            assert in_child(touch).startswith("ForkedDeviceError")
 
     def test_a_fork_while_another_thread_opens_leaves_the_child_free(self, registered):
         started, go = threading.Event(), threading.Event()

@@ -7,6 +7,7 @@ What does not live here: finding and opening devices (registry), and what only d
 from __future__ import annotations
 
 import threading
+import types
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -47,6 +48,7 @@ class Compiled:
 
     survives_fork: ClassVar[bool] = False
     is_cpu_implementation: bool = False
+    _inherited: ClassVar[bool] = False
     limits: DeviceLimits = DeviceLimits()
 
     dname: str
@@ -141,25 +143,27 @@ class Compiled:
         return f"<{type(self).__name__} {self.dname}{' (closed)' if self.closed else ''}>"
 
 
-class _Inherited(Compiled):
-    """What a device of the parent process becomes in a forked child: every touch raises ForkedDeviceError.
+def _inherited_class(cls: type[Compiled]) -> type[Compiled]:
+    """What devices of class `cls` become in a forked child: every touch raises ForkedDeviceError.
 
-    Changing the class of the object costs the parent's and the child's own devices nothing; a check in each method
-    would, and could not see plain attributes being read.
+    A subclass that adds no fields, so that an object's class can be changed to it whatever its layout. That costs the
+    parent's and the child's own devices nothing; a check in each method would, and could not see plain attributes read.
     """
 
-    def __getattribute__(self, name: str) -> Any:
-        if name == "__class__":
-            return _Inherited
+    def refuse(self: Compiled, *_: object) -> Any:
         facts = object.__getattribute__(self, "__dict__")
         raise process.forked(facts["_generation"], facts["dname"])
 
-    def __setattr__(self, name: str, value: object) -> None:
-        getattr(self, name)
-
-    def __repr__(self) -> str:
+    def describe(self: Compiled) -> str:
         facts = object.__getattribute__(self, "__dict__")
         return f"<{facts['dname']} of process {process.pids[facts['_generation']]}, inherited through fork>"
+
+    def finalize(self: Compiled) -> None:
+        pass
+
+    body = {"__slots__": (), "__module__": __name__, "__repr__": describe, "__del__": finalize, "_inherited": True}
+    body.update(__getattribute__=refuse, __setattr__=refuse, __delattr__=refuse)
+    return types.new_class("Inherited" + cls.__name__, (cls,), exec_body=lambda namespace: namespace.update(body))
 
 
 # Every device made in this process, weakly, so that a forked child can mark what it inherited.
@@ -171,16 +175,16 @@ _kept: list[object] = []
 
 def _mark_inherited() -> None:
     for device in [device for ref in list(_live) if (device := ref()) is not None]:
-        if type(device) is _Inherited:
+        if type(device)._inherited:
             continue  # by our parent already
         if device.survives_fork:
             device._close_lock = threading.RLock()  # another thread of the parent may have held it
             continue
         _kept.append((device, dict(vars(device))))
         try:
-            device.__class__ = _Inherited
+            device.__class__ = _inherited_class(type(device))
         except TypeError:
-            pass  # a layout of its own (native base, slots): its methods and native entries compare the generation
+            pass  # a class that won't be subclassed: its methods and native entries compare the generation
 
 
 process.at_fork_in_child(_mark_inherited)
