@@ -22,7 +22,20 @@ enum class EntryKind : uint8_t {
   items,    // C ABI function, called once a work-item; has no barrier
   fibers,   // C ABI function, a fiber a work-item; has barriers
   group,    // void(const uint8_t* kernargs, const GroupContext*), called once a work-group, loops over items itself
+  packed,   // void(const uint8_t* kernargs), called once a launch; a plain function that reads its own arguments
 };
+
+// What a `group` entry is given beside its arguments. Generated code reads it by these offsets: 0, 12, 24, 40.
+struct GroupContext {
+  uint32_t group_id[3];
+  uint32_t num_groups[3];
+  uint32_t local_size[3];  // each at least 1
+  uint32_t reserved;
+  // Memory of this group alone, uninitialised, 64-byte aligned, at least scratch_bytes() long: local arrays, and what
+  // items keep across a barrier. One block a thread, used by one group after the other.
+  uint8_t* scratch;
+};
+static_assert(sizeof(GroupContext) == 48 && offsetof(GroupContext, scratch) == 40, "generated code knows the layout");
 
 // Reference counted; packets hold it raw, kept valid by retirement.
 struct Program {
@@ -36,6 +49,12 @@ struct Program {
   std::vector<Param> params;   // pointers first, then values
   uint32_t pointers = 0;       // how many of them are pointers
   uint32_t kernargs_size = 0;  // bytes, when typed
+  // Scratch that a `group` entry needs: bytes a group (a multiple of 64), and bytes a work-item on top of it.
+  uint32_t scratch_group = 0;
+  uint32_t scratch_item = 0;
+  uint64_t scratch_bytes(uint64_t items_in_group) const {
+    return scratch_group + ((items_in_group + 63) & ~uint64_t{63}) * scratch_item;
+  }
   // Duration of the last run, summed over threads, in ns; 0 before the first. Relaxed: a hint for who should run it.
   std::atomic<uint64_t> last_ns{0};
   void* code = nullptr;  // the loader's
