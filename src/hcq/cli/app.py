@@ -1,0 +1,104 @@
+"""The typer application: names, options and help of every command. Each command's work is in a module of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hcq.cli.output import Mistake, worded
+
+app = typer.Typer(
+    help="One contract - device, buffer, program, hardware command queue, signal - over every accelerator.",
+    epilog="Exit codes: 0 done, 1 what was asked for failed, 2 it was asked wrongly. HCQ_LOG=debug shows what happens.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text for people.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import hcq
+
+        print(f"hcq {hcq.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+@worded
+def devices(
+    names: Annotated[list[str] | None, typer.Argument(help="Only these devices, such as CLANG or CPU:1.")] = None,
+    json: AsJson = False,
+) -> int:
+    """List every known device: what it is, or why it does not open here and what to do."""
+    from hcq.cli.devices import show
+
+    return show(names, json)
+
+
+@app.command()
+@worded
+def doctor(json: AsJson = False) -> int:
+    """Print one page about this machine and installation, to paste into a bug report."""
+    from hcq.cli.doctor import show
+
+    return show(json)
+
+
+@app.command(context_settings={"allow_extra_args": True})
+@worded
+def conformance(
+    context: typer.Context,
+    device: Annotated[str | None, typer.Option(help="The device to hold to the contract.")] = None,
+    driver: Annotated[
+        str | None, typer.Option(help="module:attribute of a DriverUnderTest, for a driver that hcq does not ship.")
+    ] = None,
+    list_promises: Annotated[bool, typer.Option("--list", help="List the promises that have no test.")] = False,
+    quick: Annotated[bool, typer.Option(help="Leave out what takes more than a second.")] = False,
+) -> int:
+    """Run the conformance suite on a device. Arguments after `--` go to pytest."""
+    if not (device or driver or list_promises):
+        raise Mistake(
+            "name the device to test (--device CLANG) or its description (--driver module:attribute), or --list"
+        )
+    from hcq.testing.conformance import main
+
+    return main(device, list=list_promises, driver=driver, arguments=context.args, quick=quick)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
+@worded
+def bench(context: typer.Context) -> int:
+    """Run the benchmarks of a checkout, beside their peers. All arguments go to them: `hcq bench --help`."""
+    import subprocess
+    import sys
+
+    root = _checkout()
+    if root is None:
+        raise Mistake("the benchmarks are not part of the installed package: run this in a checkout of the sources")
+    return subprocess.run([sys.executable, "-m", "benchmarks", *context.args], cwd=root).returncode
+
+
+def _checkout() -> Path | None:
+    """The checkout that this is run in, or that the package is imported from."""
+    import hcq
+
+    for start in (Path.cwd(), Path(hcq.__file__).resolve().parent):
+        for folder in (start, *start.parents):
+            if (folder / "benchmarks" / "__main__.py").exists() and (folder / "src" / "hcq").is_dir():
+                return folder
+    return None

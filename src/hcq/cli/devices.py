@@ -1,0 +1,100 @@
+"""`hcq devices`: every known driver, whether it opens here, why not, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from hcq.cli.output import FAILED, bytes_text, console, print_json
+from hcq.errors import DeviceUnavailable, UnknownDevice
+
+
+@dataclass
+class Row:
+    """One device: `state` is `open`, `unavailable` or `broken` (an error that is the driver's bug)."""
+
+    name: str
+    state: str
+    default: bool = False
+    reason: str = ""
+    hint: str = ""
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+def survey(names: list[str] | None = None) -> list[Row]:
+    """Opens each known device (or those named) and says what came of it. Devices stay open. May block as drivers start.
+
+    Raises UnknownDevice for a name that no driver has.
+    """
+    from hcq import Device
+
+    try:
+        default = Device.DEFAULT
+    except Exception:  # whatever keeps a default from being found, the device's own row says it
+        default = ""
+    rows = []
+    for name in [Device.canonicalize(name) for name in names] if names else Device._devices:
+        try:
+            rows.append(Row(name, "open", name == default, info=dict(Device[name].info)))
+        except DeviceUnavailable as error:
+            rows.append(Row(name, "unavailable", reason=error.reason or str(error), hint=error.hint))
+        except UnknownDevice:
+            raise
+        except Exception as error:  # a driver's bug must not hide the other drivers
+            hint = "this is a bug of the driver: please report it with the output of `hcq doctor`"
+            rows.append(Row(name, "broken", reason=f"{type(error).__name__}: {error}", hint=hint))
+    return rows
+
+
+def show(names: list[str] | None, as_json: bool) -> int:
+    """Print the survey. The exit code is FAILED where a device that was named does not open, or a driver is broken."""
+    rows = survey(names)
+    if as_json:
+        print_json([asdict(row) for row in rows])
+    else:
+        _table(rows)
+    failed = [row for row in rows if row.state == "broken" or (names and row.state != "open")]
+    return FAILED if failed else 0
+
+
+def _table(rows: list[Row]) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("device", "", "what it is", "memory", "cores", "queues"):
+        table.add_column(heading, justify="right" if heading in ("memory", "cores") else "left")
+    for row in (row for row in rows if row.state == "open"):
+        info = row.info
+        name = f"{row.name} *" if row.default else row.name
+        memory = bytes_text(info.get("memory"))
+        table.add_row(
+            name, Text("open", style="green"), what(info), memory, _cell(info.get("cores")), _cell(info.get("queues"))
+        )
+    out = console()
+    out.print(table)
+    closed = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("device", "", "why not", "what to do"):
+        closed.add_column(heading, overflow="fold")
+    for row in (row for row in rows if row.state != "open"):
+        closed.add_row(
+            row.name, Text(row.state, style="red" if row.state == "broken" else "yellow"), row.reason, row.hint
+        )
+    if closed.row_count:
+        out.print(closed)
+    if any(row.default for row in rows):
+        out.print(
+            "* the default device. HCQ_DEVICE=NAME chooses another; `hcq devices --json` has all there is to know."
+        )
+
+
+def what(info: dict[str, Any]) -> str:
+    """What an opened device is, in words: its driver's own description."""
+    return str(info.get("description") or info.get("driver") or "")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(str(item) for item in value)
+    return "-" if value is None else str(value)

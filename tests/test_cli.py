@@ -1,0 +1,71 @@
+"""The command line: what it prints for people and for programs, its exit codes, and mistakes without a traceback."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import hcq
+
+
+def run(*arguments, **environment):
+    """Runs `hcq ARGUMENTS`; gives exit code, standard output, standard error."""
+    command = [sys.executable, "-m", "hcq.cli", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env={**os.environ, **environment})
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_version_is_printed():
+    assert run("--version") == (0, f"hcq {hcq.__version__}\n", "")
+
+
+def test_importing_hcq_imports_neither_typer_nor_rich():
+    check = "import sys, hcq, hcq.cli; sys.exit(any(name in sys.modules for name in ('typer', 'rich', 'numpy')))"
+    assert subprocess.run([sys.executable, "-c", check], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["devices", "doctor", "conformance"])
+def test_every_command_has_help(command):
+    code, out, err = run(command, "--help")
+    assert code == 0 and "Usage" in out and not err
+
+
+def test_devices_lists_every_known_driver_with_the_reason_it_does_not_open():
+    out = run("devices", "--json")[1]
+    rows = {row["name"]: row for row in json.loads(out)}
+    assert list(rows) == hcq.Device._devices
+    assert rows["METAL"]["state"] == "unavailable" and rows["METAL"]["reason"] == "not built yet"
+    assert rows["METAL"]["hint"]
+    assert all(row["reason"] or row["state"] == "open" for row in rows.values())
+
+
+def test_a_device_named_that_does_not_open_fails_and_says_why():
+    code, out, err = run("devices", "METAL")
+    assert code == 1 and "not built yet" in out and "Traceback" not in err
+
+
+def test_an_unknown_device_is_a_mistake_and_names_the_nearest():
+    code, out, err = run("devices", "METTAL")
+    assert code == 2 and "'METAL'" in err and "Traceback" not in err and not out
+
+
+def test_doctor_shows_no_value_of_a_foreign_variable_and_hides_the_home_directory(tmp_path):
+    code, out, err = run("doctor", SECRET_TOKEN="hunter2", HOME=str(tmp_path), HCQ_CPU_THREADS="1", HCQ_LOG="")
+    assert code == 0 and not err
+    assert "hunter2" not in out and str(tmp_path) not in out
+    assert "HCQ_CPU_THREADS" in out
+
+
+def test_doctor_as_json_has_the_same_sections():
+    code, out, _ = run("doctor", "--json")
+    page = json.loads(out)
+    assert code == 0 and page["hcq"]["version"] == hcq.__version__
+    assert {"machine", "limits", "libraries", "C compilers", "compile cache", "environment", "devices"} <= set(page)
+    assert set(page["devices"]) == set(hcq.Device._devices)
+
+
+def test_conformance_without_a_device_is_a_mistake():
+    code, _, err = run("conformance")
+    assert code == 2 and "--device" in err and "Traceback" not in err
