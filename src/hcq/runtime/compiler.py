@@ -1,25 +1,70 @@
-"""Compiler: source in, library out. The base of every device's compiler.
+"""Compiler: source in, library out; and asking the cache first. The base of every device's compiler.
 
-What does not live here: any particular compiler (those are the drivers').
+What does not live here: any particular compiler (those are the drivers'), and the cache itself (hcq.runtime.cache).
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hcq import config
+from hcq.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Compiler:
     """Turns source into a library that the device's runtime loads. This base class hands the source on unchanged.
 
-    `cachekey` names this kind of compiler in the cache; None means that nothing is kept on disk. Compilers pickle.
-    Threads may share one.
+    `cachekey` names this kind of compiler in the cache; None, or DISABLE_COMPILER_CACHE=1, means that nothing is
+    cached. A driver overrides `compile`, and whatever else changes the result goes into `identity` and `key_parts`.
+    Compilers pickle, and threads may share one.
     """
 
     def __init__(self, cachekey: str | None = None) -> None:
-        self.cachekey = cachekey
+        self.cachekey = None if config.DISABLE_COMPILER_CACHE() else cachekey
 
     def compile(self, src: str | bytes) -> bytes:
-        """Compile now; the driver's part. Raises CompileError with the compiler's log."""
+        """Compile now; the driver's part. Raises CompileError with the compiler's own log. Blocks while it runs."""
         return src.encode() if isinstance(src, str) else src
 
+    def identity(self) -> str | None:
+        """Which compiler this is, with its version; None where it is not installed: then the cache answers for the one
+        last used. Asked at every lookup, so it must be cheap when asked again (see hcq.cache.tool_version)."""
+        return ""
+
+    def key_parts(self) -> Mapping[str, str]:
+        """Whatever else changes the result, by name: flags, target with its features, ABI. Asked at every lookup."""
+        return {}
+
     def compile_cached(self, src: str | bytes) -> bytes:
-        """The library for `src`, compiled if need be."""
-        return self.compile(src)
+        """The library for `src`: from the cache, else compiled and kept there. A failed compile is not kept.
+
+        Raises CompileError, also where nothing is cached and ASSERT_COMPILE=1. May block while compiling.
+        """
+        if self.cachekey is None:
+            self._refuse_to_compile(src)
+            return self._compile(src)
+        from hcq.runtime.cache.compile_cache import current
+
+        cache = current()
+        lookup, library = cache.get(self, src)
+        if library is None:
+            self._refuse_to_compile(src)
+            library = self._compile(src)
+            cache.put(lookup, library)
+        return library
+
+    def _compile(self, src: str | bytes) -> bytes:
+        library = self.compile(src)
+        if not isinstance(library, (bytes, bytearray, memoryview)):
+            raise TypeError(f"{type(self).__name__}.compile must return bytes, not {type(library).__name__}")
+        return bytes(library)
+
+    def _refuse_to_compile(self, src: str | bytes) -> None:
+        if config.ASSERT_COMPILE():
+            raise CompileError(
+                "ASSERT_COMPILE=1, and this source is not in the cache: hcq.cache.explain(src, compiler) says why",
+                source=src,
+            )
