@@ -59,6 +59,31 @@ def doctor(json: AsJson = False) -> int:
     return show(json)
 
 
+@app.command()
+@worded
+def demo(
+    photo: Annotated[
+        Path | None, typer.Argument(help="A photograph of yours; else one that scikit-image ships.")
+    ] = None,
+    device: Annotated[
+        list[str] | None, typer.Option(help="Run on this device; may be repeated. Else on every CPU device.")
+    ] = None,
+    all_devices: Annotated[bool, typer.Option("--all", help="Run on every device that opens.")] = False,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the picture goes, a PNG.")] = Path(
+        "hcq-demo.png"
+    ),
+    sigma: Annotated[float, typer.Option(min=0.5, max=10, help="Width of the blur, in pixels.")] = 2.0,
+    megapixels: Annotated[
+        float, typer.Option(min=0, max=128, help="Size that is timed: the photograph laid out that large; 0: as it is.")
+    ] = 12,
+    json: AsJson = False,
+) -> int:
+    """Blur a photograph, find its edges, equalise it, on command queues; check every pixel against SciPy, and time it."""
+    from hcq.cli.demo import show
+
+    return show(photo, device or [], all_devices, output, sigma, megapixels, json)
+
+
 @app.command(context_settings={"allow_extra_args": True})
 @worded
 def conformance(
