@@ -1,4 +1,4 @@
-"""`hcq demo`: runs the picture pipeline of hcq.demo on the chosen devices, checks it, writes the picture, prints tables."""
+"""`hcq demo`: runs the pipeline of hcq.demo on the chosen devices, checks it, writes the picture, prints the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels of `hcq demo` in LLVM IR: the same steps, arguments and arithmetic as picture.c, which says what each does.
+"""The kernels of `hcq demo` in LLVM IR: steps, arguments and arithmetic as in picture.c, which says what each does.
 
 A work-group takes a band of rows or a range of pixels; the loops inside run along a row, so that LLVM vectorises them.
 """

@@ -1,4 +1,4 @@
-"""A few lines that make writing LLVM IR by program bearable: registers and blocks are numbered, loops nest like Python's.
+"""What makes writing LLVM IR by program bearable: registers and blocks are numbered, loops nest like Python's.
 
 What does not live here: any kernel (ir). Every method appends instructions to the function; what is returned is the
 text of an operand.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -17,7 +18,7 @@ def copy_speed(threads: int, size: int = BYTES, rounds: int = ROUNDS) -> float:
     more that touches the memory. Takes `2 * size` bytes and a fraction of a second."""
     source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
     bounds = [size * i // threads for i in range(threads + 1)]
-    parts = [(target[a:b], source[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    parts = [(target[a:b], source[a:b]) for a, b in pairwise(bounds)]
     took = []
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(rounds + 1):

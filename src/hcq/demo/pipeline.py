@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from importlib.resources import files
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +125,7 @@ class Slot:
         host = hcq.BufferOptions(host=True)
         self.buffers = {name: _bytes(dev, size) for name, size in plan.buffers.items()}
         self.photo = _bytes(dev, plan.buffers["photo"], host)
-        self.photo.copyin(memoryview(photo))
+        self.photo.copyin(photo)
         self.back = {name: _bytes(dev, plan.buffers[name], host) for name in RESULTS}
         self.kernargs = _bytes(dev, KERNARGS_STRIDE * len(plan.steps), host)
         self.arrived, self.made, self.freed = dev.signal_t(), dev.signal_t(), dev.signal_t()
@@ -165,7 +166,7 @@ class Slot:
     def took(self, part: str) -> list[float]:
         """Seconds between neighbouring time-stamps of the last frame, on the device's clock."""
         stamps = [stamp.timestamp for stamp in self.stamps[part]]
-        return [float(after - before) / 1e6 for before, after in zip(stamps, stamps[1:], strict=False)]
+        return [float(after - before) / 1e6 for before, after in pairwise(stamps)]
 
     def results(self) -> dict[str, Array]:
         """What the last frame gave, as arrays of this process."""

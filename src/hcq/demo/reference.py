@@ -38,7 +38,7 @@ class Difference:
 
 
 def pictures(photo: Array, sigma: float, step: Callable[[], None] = lambda: None) -> dict[str, Array]:
-    """Every result by name, from planes (3, height, width). `step` is called after each, for progress. Takes seconds."""
+    """Every result by name, from planes (3, height, width). `step` is called after each. Takes seconds."""
     weights = gaussian_weights(sigma)
     results: dict[str, Array] = {}
 
@@ -81,7 +81,8 @@ def compare(got: Mapping[str, Array], photo: Array, expected: Mapping[str, Array
 def luma(planes: Array) -> Array:
     """Brightness of (3, height, width) uint8 planes, uint8."""
     red, green, blue = planes.astype(np.int32)
-    return ((77 * red + 150 * green + 29 * blue + 128) >> 8).astype(np.uint8)
+    bright: Array = ((77 * red + 150 * green + 29 * blue + 128) >> 8).astype(np.uint8)
+    return bright
 
 
 def equalising_shift(counts: Array) -> Array:
@@ -97,7 +98,8 @@ def equalising_shift(counts: Array) -> Array:
 def _blur(plane: Array, weights: list[int]) -> Array:
     columns = ndimage.correlate1d(plane.astype(np.int32), weights, axis=0, mode="reflect")
     both = ndimage.correlate1d(columns, weights, axis=1, mode="reflect")
-    return ((both + 32768) >> 16).astype(np.uint8)
+    blurred: Array = ((both + 32768) >> 16).astype(np.uint8)
+    return blurred
 
 
 def _differ(name: str, against: str, got: Array, expected: Array, tolerance: float) -> Difference:
