@@ -66,7 +66,7 @@ def test_a_row_is_measured_and_a_missing_peer_says_why(tmp_path: Path) -> None:
 
 def test_the_figures_go_between_the_marks_only(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    page.write_text(f"before\n{report.BEGIN}\nlast year\n{report.END}\nafter\n")
     document = {
         "date": "today",
         "quick": False,
@@ -79,5 +79,8 @@ def test_the_figures_go_between_the_marks_only(tmp_path: Path) -> None:
     report.write_markdown(document, page)
     text = page.read_text()
     assert (
-        text.startswith("before\n") and text.endswith("after\n") and "old" not in text and "PoCL: no registry" in text
+        text.startswith("before\n")
+        and text.endswith("after\n")
+        and "last year" not in text
+        and "PoCL: no registry" in text
     )
