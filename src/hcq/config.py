@@ -41,6 +41,11 @@ class Variable:
         raw = self.raw()
         return self.default if raw is None else raw
 
+    def row(self) -> str:
+        """This variable's line in the table of docs/environment.md."""
+        default = "" if self.default is None else f"{self.default:d}" if isinstance(self.default, int) else self.default
+        return f"| `{self.name}` | {self.kind} | {default} | {self.doc} |"
+
     def _refuse(self, expected: str) -> ValueError:
         return ValueError(f"{self.name}={self.raw()!r}: expected {expected}")
 
