@@ -85,7 +85,8 @@ def test_the_reference_lists_every_variable_as_it_is():
     page = (Path(__file__).parent.parent / "docs" / "environment.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     flags = "| `CUDA`, `CLANG`, ... | switch |"
-    assert [row for row in rows if not row.startswith(flags)] == [v.row() for v in config.VARIABLES.values()]
+    table = [variable.row() for variable in config.VARIABLES.values()]
+    assert [row for row in rows if not row.startswith(flags)] == table, "docs/environment.md:\n" + "\n".join(table)
 
 
 def run(code, **env):
