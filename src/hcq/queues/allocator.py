@@ -1,0 +1,238 @@
+"""HCQAllocator: memory of devices with command queues, and how bytes get there and back.
+
+What does not live here: HCQBuffer (native), the cache of freed memory (LRUAllocator), the batches of the staging
+ring (staging), and choosing between devices (hcq.copy).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hcq import config
+from hcq._native import HCQBuffer as HCQBuffer
+from hcq.queues import profile
+from hcq.queues.staging import Batch, Staging, host_view
+from hcq.runtime.allocator import LRUAllocator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hcq.queues.command_queue import HWCommandQueue
+    from hcq.queues.device import HCQCompiled
+    from hcq.queues.stream import Stream
+
+_IN_FLIGHT = 4  # batches of a copyout that are on their way while the host empties another
+
+
+class HCQAllocator(LRUAllocator):
+    """An allocator whose `_alloc` gives HCQBuffers (`va_addr`, `size`); a driver adds `_alloc` and `_free`.
+
+    Where the host reaches the device's memory at `va_addr` (`host_access`), copies wait for the work queued and are
+    direct. Elsewhere, and with HCQ_FORCE_STAGING=1, they go through a ring of `batch_cnt` host buffers of `batch_size`
+    bytes and the device's copy queue. Threads may share an allocator.
+    """
+
+    host_access: ClassVar[bool] = False
+
+    device: HCQCompiled
+
+    def __init__(self, device: Any, batch_size: int = 2 << 20, batch_cnt: int = 32) -> None:
+        super().__init__(device)
+        self.staging = Staging(self, batch_size, batch_cnt)
+
+    def copyin(self, dest: Any, src: Any) -> None:
+        """Copy the bytes of `src`, any C-contiguous buffer, to the start of `dest`, after all work queued until now.
+
+        `src` is the caller's again when this returns; on the way through the ring, the copy itself is only queued then.
+        """
+        data = _bytes_of(src)
+        _check_size(data.nbytes, dest)
+        if self._direct():
+            self.device.synchronize()
+            host_view(dest.va_addr, data.nbytes)[:] = data
+            return
+
+        def fill(view: memoryview, start: int) -> None:
+            view[:] = data[start : start + len(view)]
+
+        self._through_ring(dest, data.nbytes, fill, f"CPU -> {self.device.dname}")
+
+    def copyout(self, dest: Any, src: Any) -> None:
+        """Copy from the start of `src` into `dest`, any writable C-contiguous buffer, after all work queued. Blocks."""
+        data = _bytes_of(dest)
+        if data.readonly:
+            raise TypeError("copyout writes into its destination, and this one is read-only")
+        _check_size(data.nbytes, src)
+        self.device.synchronize()
+        if self._direct():
+            data[:] = host_view(src.va_addr, data.nbytes)
+            return
+        under_way: deque[tuple[Batch, tuple[Any, int], int, int]] = deque()
+        name = f"{self.device.dname} -> CPU"
+        try:
+            for start in range(0, data.nbytes, self.staging.batch_size):
+                if len(under_way) >= min(_IN_FLIGHT, self.staging.batch_cnt):
+                    self._empty(under_way, data)
+                count = min(self.staging.batch_size, data.nbytes - start)
+                batch = self.staging.take(self.device)
+                try:
+                    pair = _enqueue_copy(self.device, batch.va_addr, src.va_addr + start, count, (src,), name)
+                except BaseException:
+                    self.staging.give(batch, None)
+                    raise
+                under_way.append((batch, pair, start, count))
+            while under_way:
+                self._empty(under_way, data)
+        finally:
+            for batch, pair, _, _ in under_way:
+                self.staging.give(batch, pair)
+
+    def copy_from_disk(self, dest: Any, src: Any, size: int) -> None:
+        """Read `size` bytes from the start of `src` into `dest`, reading the next batch while earlier ones are copied.
+
+        `src` has `readinto(view, offset) -> int`, bytes read. A source that ends early raises EOFError.
+        """
+        _check_size(size, dest)
+
+        def fill(view: memoryview, start: int) -> None:
+            done = 0
+            while done < len(view):  # a short read is continued
+                count = src.readinto(view[done:], start + done)
+                if not count:
+                    raise EOFError(f"{src!r} ends after {start + done} bytes: {size} were to be read")
+                done += count
+
+        self._through_ring(dest, size, fill, f"DISK -> {self.device.dname}")
+
+    def transfer(
+        self,
+        dest: Any,
+        src: Any,
+        size: int,
+        src_dev: HCQCompiled,
+        dest_dev: HCQCompiled,
+        stream: Stream | None = None,
+    ) -> None:
+        """Copy `size` bytes from `src` on `src_dev` to `dest` on `dest_dev`, on the source's copy queue. Doesn't block.
+
+        The copy comes after what is queued on both, and what is queued later on either comes after the copy; with a
+        `stream` (of the source) it is ordered with that instead. The ranges may overlap within one device.
+        """
+        _check_size(size, src)
+        _check_size(size, dest)
+        if not size:
+            return
+        src_dev.check_usable()
+        dest_dev.check_usable()
+        if src_dev is dest_dev or stream is not None:
+            self._within(src_dev, dest, src, size, stream)
+            return
+        for device, buf in ((src_dev, dest), (dest_dev, src)):
+            if hasattr(device.allocator, "map"):
+                device.allocator.map(buf)
+        # Both locks, always in the same order: two transfers that cross each other must not deadlock.
+        first, second = sorted((src_dev, dest_dev), key=id)
+        with first.timeline_lock, second.timeline_lock:
+            name, after = f"{src_dev.dname} -> {dest_dev.dname}", dest_dev.ordering()
+            pair = _enqueue_copy(src_dev, dest.va_addr, src.va_addr, size, (dest, src), name, after)
+            # The destination sets its own timeline: were the source lost, this submit alone would fail there.
+            dest_dev.enqueue(
+                lambda timeline, v: _queue_of(dest_dev).wait(*pair).wait(timeline, v - 1).signal(timeline, v)
+            )
+
+    def offset(self, buf: Any, size: int, offset: int) -> Any:
+        """The handle of a view: `size` bytes that begin `offset` bytes into `buf`."""
+        return HCQBuffer(buf.va_addr + offset, size)
+
+    def map(self, buf: Any) -> None:
+        """Make `buf`, memory of another device of this kind, reachable for this device's queues. Here it is already."""
+
+    def _direct(self) -> bool:
+        return self.host_access and not config.FORCE_STAGING()
+
+    def _through_ring(self, dest: Any, size: int, fill: Callable[[memoryview, int], None], name: str) -> None:
+        device = self.device
+        device.check_usable()
+        after: Sequence[tuple[Any, int]] = device.ordering()
+        for start in range(0, size, self.staging.batch_size):
+            count = min(self.staging.batch_size, size - start)
+            batch = self.staging.take(device)
+            pair = None
+            try:
+                fill(batch.view[:count], start)
+                pair = _enqueue_copy(device, dest.va_addr + start, batch.va_addr, count, (dest,), name, after)
+            finally:
+                self.staging.give(batch, pair)
+            after = ()  # the timeline orders the rest
+
+    def _empty(self, under_way: deque[tuple[Batch, tuple[Any, int], int, int]], data: memoryview) -> None:
+        batch, pair, start, count = under_way[0]
+        self.device.wait_for([pair])
+        data[start : start + count] = batch.view[:count]
+        under_way.popleft()
+        self.staging.give(batch, None)
+
+    def _within(self, device: HCQCompiled, dest: Any, src: Any, size: int, stream: Stream | None) -> None:
+        name = f"{device.dname} -> {device.dname}"
+        if abs(dest.va_addr - src.va_addr) >= size:
+            _enqueue_copy(device, dest.va_addr, src.va_addr, size, (dest, src), name, stream=stream)
+        elif dest.va_addr != src.va_addr:
+            # As if read first: by way of other memory, which the allocator keeps until both copies are over.
+            between = self.alloc(size)
+            try:
+                _enqueue_copy(device, between.va_addr, src.va_addr, size, (between, src), name, stream=stream)
+                _enqueue_copy(device, dest.va_addr, between.va_addr, size, (between, dest), name, stream=stream)
+            finally:
+                self.free(between, size)
+
+
+def _enqueue_copy(
+    device: HCQCompiled,
+    dest: int,
+    src: int,
+    size: int,
+    used: Sequence[Any],
+    name: str,
+    after: Sequence[tuple[Any, int]] = (),
+    stream: Stream | None = None,
+) -> tuple[Any, int]:
+    timed = profile.sink is not None
+    start, end = (device.signal_t(), device.signal_t()) if timed else (None, None)
+
+    def build(timeline: Any, value: int) -> HWCommandQueue:
+        queue: Any = device.hw_copy_queue_t()  # type: ignore[misc]
+        for signal, wanted in after:
+            if signal.value < wanted and signal is not timeline:
+                queue.wait(signal, wanted)
+        queue.wait(timeline, value - 1)
+        if timed:
+            queue.timestamp(start)
+        queue.copy(dest, src, size)
+        if timed:
+            queue.timestamp(end)
+        done: HWCommandQueue = queue.signal(timeline, value).keep(*used)
+        return done
+
+    pair = (device if stream is None else stream).enqueue(build)
+    if timed:
+        profile.add(device, start, end, name, True)
+    return pair
+
+
+def _queue_of(device: HCQCompiled) -> HWCommandQueue:
+    return (device.hw_copy_queue_t or device.hw_compute_queue_t)()
+
+
+def _bytes_of(data: Any) -> memoryview:
+    view = memoryview(data)
+    if not view.c_contiguous:
+        raise ValueError("strided memory can't be copied: pass a C-contiguous one, such as numpy.ascontiguousarray(a)")
+    if view.nbytes == 0:
+        return memoryview(b"")  # a view with a zero in its shape can't be cast
+    return view.cast("B") if view.ndim != 1 or view.format != "B" else view
+
+
+def _check_size(size: int, buf: Any) -> None:
+    if not 0 <= size <= buf.size:
+        raise ValueError(f"a copy of {size} bytes and memory of {buf.size}: it must fit")

@@ -1,0 +1,83 @@
+"""What is said when a wait can't end: SignalTimeout and DeviceLost, built from what is known about the queues.
+
+What does not live here: finding out that a device failed (the driver's `lose`).
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from hcq.errors import DeviceLost, SignalTimeout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hcq.queues.lane import Lane, Submit
+
+_MOST = 4
+
+
+def timed_out(signal: Any, wanted: int) -> SignalTimeout:
+    """The error for a wait that ran out: the signal, what was wanted and seen, and who was to set it."""
+    setters = list(_setters(signal))
+    who = "; ".join(setters[:_MOST]) if setters else "no queue was given a command to set it"
+    more = f"; and {len(setters) - _MOST} more" if len(setters) > _MOST else ""
+    return SignalTimeout(f"{signal!r} did not reach {wanted}: it has {signal.value}; {who}{more}")
+
+
+def lost(device: str, cause: BaseException | str, command: str | None = None) -> DeviceLost:
+    """The error for a device that failed, with the first cause."""
+    error = DeviceLost(device=device, cause=cause, command=command)
+    if isinstance(cause, BaseException):
+        error.__cause__ = cause
+    return error
+
+
+def again(error: BaseException) -> BaseException:
+    """A fresh object for one more raise of `error`: an exception object is changed by being raised in two threads."""
+    fresh = copy.copy(error)
+    fresh.__cause__ = error.__cause__
+    return fresh
+
+
+def standing(device: Any) -> list[str]:
+    """The waits, in words, that hardware queues of the device stand at; a queue that runs something is left out."""
+    heads = [(lane, submits[0]) for lane in device.lanes if (submits := lane.unfinished())]
+    return [f"{_where(lane)} stands at {wait}" for lane, submit in heads if (wait := _open_wait(submit)) is not None]
+
+
+def running(device: Any) -> str | None:
+    """The program or command, in words, that the device's queues are at."""
+    for lane in device.lanes:
+        for submit in lane.unfinished()[:1]:
+            for name, args in zip(submit.queue.cmds_meta, submit.queue.cmds_args, strict=False):
+                if name == "exec":
+                    return f"exec of {args[0].name} on {_where(lane)}"
+            return f"submit {submit.number} of {_where(lane)}"
+    return None
+
+
+def _where(lane: Lane) -> str:
+    return f"the {lane.name} queue of {lane.device.dname}"
+
+
+def _open_wait(submit: Submit) -> str | None:
+    for name, args in zip(submit.queue.cmds_meta, submit.queue.cmds_args, strict=False):
+        if name == "wait" and len(args) == 2 and args[0].value < args[1]:
+            return f"wait({args[0]!r}, {args[1]})"
+    return None
+
+
+def _setters(signal: Any) -> Iterator[str]:
+    from hcq.queues.device import HCQCompiled
+
+    for device in HCQCompiled.devices:
+        for lane in device.lanes:
+            submits = lane.unfinished()
+            for submit in submits:
+                for name, args in zip(submit.queue.cmds_meta, submit.queue.cmds_args, strict=False):
+                    if name == "signal" and len(args) == 2 and args[0] is signal:
+                        wait = _open_wait(submits[0])
+                        state = f"stands at {wait}" if wait else f"is at submit {submits[0].number}"
+                        yield f"{_where(lane)} sets it to {args[1]} in submit {submit.number}, and {state}"

@@ -1,0 +1,144 @@
+"""The one place that checks a launch before anything is queued: sizes, buffers and values.
+
+Everything here raises LaunchError and changes nothing. What does not live here: parameter types that a library records
+(the loader's), and writing kernargs (program). The native CPU launch makes the same checks in native/.
+"""
+
+from __future__ import annotations
+
+import operator
+import struct
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hcq.errors import LaunchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hcq.runtime.compiled import DeviceLimits
+
+Dims = tuple[int, int, int]
+
+ONE: Dims = (1, 1, 1)
+VALUE_MIN = -(2**31)
+VALUE_MAX = 2**32 - 1
+
+
+def check_sizes(global_size: Any, local_size: Any, limits: DeviceLimits) -> tuple[Dims, Dims]:
+    """The counts of work-groups and of work-items per group as (x, y, z) each; None means (1, 1, 1).
+
+    A group count of 0 is fine: the launch runs nothing. `limits` are the device's.
+    """
+    groups = ONE if global_size is None else _dims("global_size", global_size, limits.max_groups, 0)
+    items = ONE if local_size is None else _dims("local_size", local_size, limits.max_group_size, 1)
+    total = items[0] * items[1] * items[2]
+    if total > limits.max_group_items:
+        raise LaunchError(
+            f"local_size {items} is {total} work-items a group: this device runs at most {limits.max_group_items}"
+        )
+    return groups, items
+
+
+def check_group(local_size: Any, limits: DeviceLimits) -> Dims:
+    """check_sizes for a group alone."""
+    return check_sizes(ONE, local_size, limits)[1]
+
+
+def runs_nothing(groups: Dims) -> bool:
+    """Whether a launch of that many groups has no work."""
+    return 0 in groups
+
+
+def check_buffers(device: Any, bufs: Iterable[Any]) -> list[Any]:
+    """The handles (objects with `va_addr`) behind `bufs`, in order.
+
+    Takes allocated Buffers of `device`, or of one whose memory it reaches (`device.reaches`), and the handles that are
+    their `_buf`, which are trusted.
+    """
+    handles = []
+    for index, buf in enumerate(bufs):
+        if hasattr(buf, "va_addr"):
+            handles.append(buf)
+            continue
+        owner = getattr(buf, "device", None)
+        if not isinstance(owner, str) or not hasattr(buf, "is_allocated"):
+            raise LaunchError(
+                f"argument {index} is {_shown(buf)}: expected a Buffer of {device.dname} or its _buf; "
+                "values go into vals=(...)"
+            )
+        handle = getattr(buf, "_buf", None)
+        if handle is None:
+            raise LaunchError(f"buffer {index} is not allocated: call allocate() or ensure_allocated() first")
+        if not device.reaches(buf):
+            raise LaunchError(
+                f"buffer {index} lives on {owner}, which {device.dname} does not reach: hcq.copy it into a buffer there"
+            )
+        handles.append(handle)
+    return handles
+
+
+def pack_values(vals: Sequence[Any]) -> bytes:
+    """`vals` as they stand in kernargs: 32-bit integers, and NumPy scalars at their own size and natural alignment."""
+    packed = bytearray()
+    for index, value in enumerate(vals):
+        data, alignment = _value(index, value)
+        packed += bytes(-len(packed) % alignment)
+        packed += data
+    return bytes(packed)
+
+
+def check_count(what: str, given: int, expected: int | None) -> None:
+    """Refuse a wrong number of arguments, where the library recorded how many there are (else `expected` is None)."""
+    if expected is not None and given != expected:
+        raise LaunchError(f"the function takes {expected} {what}, and {given} were given")
+
+
+def _dims(what: str, size: Any, largest: Dims, smallest: int) -> Dims:
+    try:
+        counts = [operator.index(count) for count in size]
+    except TypeError:
+        raise LaunchError(f"{what} {size!r} is not (x, y, z) in whole numbers") from None
+    if not 1 <= len(counts) <= 3:
+        raise LaunchError(f"{what} {size!r} has {len(counts)} dimensions: expected one to three")
+    counts += [1] * (3 - len(counts))
+    for axis, count, limit in zip("xyz", counts, largest, strict=True):
+        if count < smallest:
+            empty = "an empty group runs nothing" if count == 0 else "sizes are not negative"
+            raise LaunchError(f"{what} {size!r} is {count} in {axis}: {empty}")
+        if count > limit:
+            raise LaunchError(f"{what} {size!r} is {count} in {axis}: this device takes at most {limit}")
+    return counts[0], counts[1], counts[2]
+
+
+def _value(index: int, value: Any) -> tuple[bytes, int]:
+    numpy = sys.modules.get("numpy")  # who has a NumPy scalar has imported NumPy
+    if numpy is not None and isinstance(value, numpy.generic):
+        if value.dtype.kind not in "biuf" and not _is_small_float(value):
+            raise LaunchError(f"value {index} is {_shown(value)}: expected a boolean, an integer or a floating scalar")
+        return value.tobytes(), value.dtype.alignment
+    if isinstance(value, float):
+        raise LaunchError(
+            f"value {index} is the float {value!r}, and the library records no type for it: "
+            "pass a NumPy scalar such as numpy.float32(...)"
+        )
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise LaunchError(f"value {index} is {_shown(value)}: expected an integer or a NumPy scalar") from None
+    if not VALUE_MIN <= number <= VALUE_MAX:
+        raise LaunchError(
+            f"value {index} is {number}: values are 32-bit integers from -2^31 to 2^32-1; "
+            "pass larger ones as NumPy scalars"
+        )
+    return struct.pack("<I", number & 0xFFFFFFFF), 4
+
+
+def _is_small_float(value: Any) -> bool:
+    # ml_dtypes' bfloat16 and 8-bit floats: kind "V" like NumPy's records, but a type of their own
+    return value.dtype.kind == "V" and type(value).__module__.partition(".")[0] == "ml_dtypes"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"

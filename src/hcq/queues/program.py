@@ -1,0 +1,217 @@
+"""HCQProgram: a loaded function, its kernargs, and launching it through the queues of a Python driver.
+
+What does not live here: checks of a launch (launch), kernargs memory (kernargs), and programs of the CPU devices, which
+launch natively.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hcq.errors import LaunchError
+from hcq.queues import launch, profile
+from hcq.queues.kernargs import Block
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hcq.queues.command_queue import HWCommandQueue
+    from hcq.queues.device import HCQCompiled
+    from hcq.queues.stream import Stream
+
+
+class HCQProgram:
+    """A function on a device with command queues.
+
+    A driver's runtime subclasses this, loads the library in its `__init__`, and calls ours with the sizes it found:
+    `kernargs_alloc_size` bytes a launch, of which the arguments begin at `kernargs_args_offset`. Where the library says
+    how many arguments the function takes, it sets `buffer_count` and `value_count`, and they are checked.
+
+    Threads may share a program.
+    """
+
+    buffer_count: int | None = None
+    value_count: int | None = None
+
+    def __init__(self, device: HCQCompiled, name: str, kernargs_alloc_size: int, kernargs_args_offset: int = 0) -> None:
+        self.device = device
+        self.name = name
+        self.kernargs_alloc_size = kernargs_alloc_size
+        self.kernargs_args_offset = kernargs_args_offset
+
+    def fill_kernargs(self, bufs: Sequence[Any], vals: Sequence[Any] = (), kernargs_ptr: int | None = None) -> int:
+        """Write the arguments of a launch into kernargs memory and return its address, for HWComputeQueue.exec.
+
+        From `kernargs_args_offset` on: the address of each buffer, 8 bytes each, then the values. Without
+        `kernargs_ptr` the memory is the device's own, good for at least the next 16 MiB of filling; else the caller's,
+        of `kernargs_alloc_size` bytes that the device reaches. Buffers are not kept alive by this. Raises LaunchError.
+        """
+        handles, data = self._arguments(bufs, vals)
+        if kernargs_ptr is None:
+            kernargs_ptr = self.device.kernargs.take(self.kernargs_alloc_size)
+        self._write_kernargs(kernargs_ptr, handles, data)
+        return kernargs_ptr
+
+    def __call__(
+        self,
+        *bufs: Any,
+        global_size: Any = launch.ONE,
+        local_size: Any = launch.ONE,
+        vals: Sequence[Any] = (),
+        wait: bool = False,
+        stream: Stream | None = None,
+    ) -> float | None:
+        """Queue a launch and return None; with `wait`, return once it is over, the seconds that it took on the device.
+
+        `global_size` counts work-groups, `local_size` work-items per group; None is (1, 1, 1), 0 groups run nothing.
+        `bufs` are Buffers, their `_buf`, or NumPy arrays: those are copied there and back, which makes the launch wait.
+        All is checked before anything is queued: LaunchError. Launches of a device run in order, except that those of
+        different streams may overlap. Raises DeviceLost on a lost device.
+        """
+        device = self.device
+        device.check_usable()
+        groups, items = launch.check_sizes(global_size, local_size, device.limits)
+        numpy = sys.modules.get("numpy")  # who has an array has imported NumPy
+        if numpy is not None and any(isinstance(buf, numpy.ndarray) for buf in bufs):
+            return self._with_arrays(numpy, bufs, groups, items, vals, wait, stream)
+        handles, data = self._arguments(bufs, vals)
+        if launch.runs_nothing(groups):
+            return 0.0 if wait else None
+        kernargs = device.kernargs.take(self.kernargs_alloc_size)
+        self._write_kernargs(kernargs, handles, data)
+        return self._launch(kernargs, groups, items, (bufs, handles), wait, stream)
+
+    def prepare(
+        self, *bufs: Any, global_size: Any = launch.ONE, local_size: Any = launch.ONE, vals: Sequence[Any] = ()
+    ) -> PreparedLaunch:
+        """Check and bind the arguments once: gives a callable that launches with them, and owns them."""
+        groups, items = launch.check_sizes(global_size, local_size, self.device.limits)
+        handles, data = self._arguments(bufs, vals)
+        return PreparedLaunch(self, bufs, handles, data, groups, items)
+
+    def _write_kernargs(self, address: int, handles: Sequence[Any], data: bytes) -> None:
+        """Write what a launch needs at `address`, which the host can write. Drivers with more in theirs add it."""
+        args = struct.pack(f"<{len(handles)}Q", *(handle.va_addr for handle in handles)) + data
+        ctypes.memmove(address + self.kernargs_args_offset, args, len(args))
+
+    def _arguments(self, bufs: Sequence[Any], vals: Sequence[Any]) -> tuple[list[Any], bytes]:
+        launch.check_count("buffers", len(bufs), self.buffer_count)
+        launch.check_count("values", len(vals), self.value_count)
+        handles = launch.check_buffers(self.device, bufs)
+        data = launch.pack_values(vals)
+        size = self.kernargs_args_offset + 8 * len(handles) + len(data)
+        if size > self.kernargs_alloc_size:
+            raise LaunchError(
+                f"{self.name} takes {self.kernargs_alloc_size - self.kernargs_args_offset} bytes of arguments: "
+                f"{len(handles)} buffers and {len(vals)} values are {size - self.kernargs_args_offset}"
+            )
+        return handles, data
+
+    def _launch(
+        self,
+        kernargs: int,
+        groups: launch.Dims,
+        items: launch.Dims,
+        used: Sequence[Any],
+        wait: bool,
+        stream: Stream | None,
+    ) -> float | None:
+        device = self.device
+        timed = wait or profile.sink is not None
+        start, end = (device.signal_t(), device.signal_t()) if timed else (None, None)
+
+        def build(timeline: Any, value: int) -> HWCommandQueue:
+            queue: Any = device.hw_compute_queue_t()
+            queue.wait(timeline, value - 1).memory_barrier()
+            if timed:
+                queue.timestamp(start)  # after the waits: what is timed is the kernel
+            queue.exec(self, kernargs, groups, items)
+            if timed:
+                queue.timestamp(end)
+            done: HWCommandQueue = queue.signal(timeline, value).keep(used)
+            return done
+
+        signal, value = order_of(device, stream).enqueue(build)
+        if timed:
+            profile.add(device, start, end, self.name, False)
+        if not wait:
+            return None
+        device.wait_for([(signal, value)])
+        return float(end.timestamp - start.timestamp) / 1e6  # type: ignore[union-attr]
+
+    def _with_arrays(
+        self,
+        numpy: Any,
+        bufs: Sequence[Any],
+        groups: launch.Dims,
+        items: launch.Dims,
+        vals: Sequence[Any],
+        wait: bool,
+        stream: Stream | None,
+    ) -> float | None:
+        from hcq.runtime.buffer import Buffer
+
+        for index, array in enumerate(bufs):
+            if isinstance(array, numpy.ndarray) and not (array.flags.c_contiguous and array.size):
+                raise LaunchError(f"array {index} is empty or not C-contiguous: pass numpy.ascontiguousarray(a)")
+        device = self.device
+        placed = []
+        for array in bufs:
+            if isinstance(array, numpy.ndarray):
+                buf = Buffer(device.dname, array.size, array.dtype).allocate()
+                buf.copyin(memoryview(array).cast("B"))
+                placed.append(buf)
+            else:
+                placed.append(array)
+        if stream is not None:
+            stream.wait(device)
+        took = self(*placed, global_size=groups, local_size=items, vals=vals, wait=True, stream=stream)
+        for array, buf in zip(bufs, placed, strict=True):
+            if array is not buf and array.flags.writeable:
+                buf.copyout(memoryview(array).cast("B"))
+        return took if wait else None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} on {self.device.dname}>"
+
+
+class PreparedLaunch:
+    """A launch whose arguments are checked and written once. Calling it queues the launch; it owns what it was given.
+
+    Threads may share it.
+    """
+
+    def __init__(
+        self,
+        program: HCQProgram,
+        bufs: Sequence[Any],
+        handles: Sequence[Any],
+        data: bytes,
+        groups: launch.Dims,
+        items: launch.Dims,
+    ) -> None:
+        self.program = program
+        self._sizes = groups, items
+        # Its own memory: that of the device's pool is handed out again some time.
+        self._kernargs = Block(program.device, program.kernargs_alloc_size)
+        program._write_kernargs(self._kernargs.va_addr, handles, data)
+        self._used = (bufs, handles, self._kernargs)
+
+    def __call__(self, wait: bool = False, stream: Stream | None = None) -> float | None:
+        """Queue the launch; the result and the errors are those of calling the program."""
+        self.program.device.check_usable()
+        if launch.runs_nothing(self._sizes[0]):
+            return 0.0 if wait else None
+        return self.program._launch(self._kernargs.va_addr, *self._sizes, self._used, wait, stream)
+
+
+def order_of(device: HCQCompiled, stream: Stream | None) -> HCQCompiled | Stream:
+    """What work is put in order by: the device's timeline, or one of its streams."""
+    if stream is None:
+        return device
+    if getattr(stream, "device", None) is not device:
+        raise LaunchError(f"{stream!r} is no stream of {device.dname}: dev.stream() makes them")
+    return stream

@@ -1,0 +1,99 @@
+"""The staging ring: page-locked batches through which copies between the host and a device's own memory go.
+
+What does not live here: choosing the way of a copy, and queueing it (allocator).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from hcq import config
+from hcq.errors import SignalTimeout
+
+if TYPE_CHECKING:
+    from hcq.queues.device import HCQCompiled
+
+
+class Batch:
+    """One piece of staging memory, and the (signal, value) behind which it may be used again."""
+
+    def __init__(self, opaque: Any, size: int) -> None:
+        self.opaque = opaque
+        self.va_addr: int = opaque.va_addr
+        self.view = host_view(self.va_addr, size)
+        self.busy_until: tuple[Any, int] | None = None
+
+
+class Staging:
+    """Batches used in turn. One more is made when those there are busy, up to `batch_cnt`. Threads may share it."""
+
+    def __init__(self, allocator: Any, batch_size: int, batch_cnt: int) -> None:
+        if batch_size <= 0 or batch_cnt <= 0:
+            raise ValueError(f"a staging ring of {batch_cnt} batches of {batch_size} bytes: both must be more than 0")
+        self.batch_size = batch_size
+        self.batch_cnt = batch_cnt
+        self._allocator = allocator
+        self._ring: deque[Batch] = deque()  # the one used longest ago first
+        self._made = 0
+        self._changed = threading.Condition()
+
+    def take(self, device: HCQCompiled) -> Batch:
+        """A batch that nothing uses; it is the caller's until `give`. Blocks while all are in use."""
+        with self._changed:
+            while not self._ring and self._made == self.batch_cnt:
+                if not self._changed.wait(config.TIMEOUT_MS() / 1000):
+                    raise SignalTimeout(
+                        f"{device.dname}: other threads kept all {self.batch_cnt} staging batches "
+                        f"for {config.TIMEOUT_MS()} ms"
+                    )
+            if self._ring and (self._made == self.batch_cnt or not _busy(self._ring[0])):
+                batch = self._ring.popleft()
+            else:
+                batch = self._make()
+        if batch.busy_until is not None:
+            try:
+                device.wait_for([batch.busy_until])
+            except BaseException:
+                self.give(batch, batch.busy_until)
+                raise
+            batch.busy_until = None
+        return batch
+
+    def give(self, batch: Batch, busy_until: tuple[Any, int] | None) -> None:
+        """Give a batch back; queued work uses it until (signal, value) is reached."""
+        batch.busy_until = busy_until
+        with self._changed:
+            self._ring.append(batch)
+            self._changed.notify()
+
+    def free(self) -> None:
+        """Give the memory back; nothing must be queued any more. On a lost device there is nothing to give it to."""
+        with self._changed:
+            batches, self._ring, self._made = self._ring, deque(), 0
+        for batch in batches:
+            batch.view.release()
+            if self._allocator.device.lost is None:
+                self._allocator._free(batch.opaque, _options())
+
+    def _make(self) -> Batch:
+        batch = Batch(self._allocator._alloc(self.batch_size, _options()), self.batch_size)
+        self._made += 1
+        return batch
+
+
+def host_view(address: int, size: int) -> memoryview:
+    """A view of `size` bytes of memory that the host reaches at `address`; the memory is not kept alive."""
+    return memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")
+
+
+def _busy(batch: Batch) -> bool:
+    return batch.busy_until is not None and batch.busy_until[0].value < batch.busy_until[1]
+
+
+def _options() -> Any:
+    from hcq.runtime.buffer import BufferOptions
+
+    return BufferOptions(host=True)
