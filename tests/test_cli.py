@@ -26,7 +26,7 @@ def test_importing_hcq_imports_neither_typer_nor_rich():
     assert subprocess.run([sys.executable, "-c", check], timeout=60).returncode == 0
 
 
-@pytest.mark.parametrize("command", ["devices", "doctor", "conformance"])
+@pytest.mark.parametrize("command", ["devices", "doctor", "cache", "demo", "conformance"])
 def test_every_command_has_help(command):
     code, out, err = run(command, "--help")
     assert code == 0 and "Usage" in out and not err
@@ -69,3 +69,44 @@ def test_doctor_as_json_has_the_same_sections():
 def test_conformance_without_a_device_is_a_mistake():
     code, _, err = run("conformance")
     assert code == 2 and "--device" in err and "Traceback" not in err
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A compile cache of its own with one entry; gives the environment that names it, and the entry's source."""
+    environment = {"HCQ_CACHE_DIR": str(tmp_path / "cache"), "HCQ_DEVICE": "NULL"}
+    source = tmp_path / "kernel.txt"
+    source.write_text("nothing at all")
+    body = "import sys, hcq; hcq.Compiler('cli').compile_cached(sys.argv[1])"
+    command = [sys.executable, "-c", body, source.read_text()]
+    subprocess.run(command, check=True, timeout=60, env={**os.environ, **environment})
+    return environment
+
+
+def test_cache_ls_lists_entries_with_what_they_were_made_from(kept):
+    code, out, _ = run("cache", "ls", "--json", **kept)
+    listed = json.loads(out)
+    assert code == 0 and [row["key"]["source"] for row in listed["entries"]] == ["nothing at all"]
+    code, out, _ = run("cache", "ls", **kept)
+    assert code == 0 and "1 entries" in out and "nothing at all" in out
+
+
+def test_cache_verify_finds_damage_and_removes_it(kept):
+    assert run("cache", "verify", **kept)[0] == 0
+    path = json.loads(run("cache", "ls", "--json", **kept)[1])["entries"][0]["path"]
+    with open(path, "r+b") as file:
+        file.truncate(os.path.getsize(path) - 1)
+    code, out, _ = run("cache", "verify", **kept)
+    assert code == 1 and path in out
+    assert run("cache", "verify", "--remove", **kept)[0] == 0
+    assert run("cache", "verify", **kept)[0] == 0 and not os.path.exists(path)
+
+
+def test_cache_clear_empties_it_without_asking_a_pipe(kept):
+    assert run("cache", "clear", **kept) == (0, "1 entries deleted\n", "")
+    assert json.loads(run("cache", "ls", "--json", **kept)[1])["entries"] == []
+
+
+def test_explaining_a_file_that_is_not_there_is_a_mistake(tmp_path):
+    code, _, err = run("cache", "explain", str(tmp_path / "missing.c"))
+    assert code == 2 and "missing.c" in err and "Traceback" not in err

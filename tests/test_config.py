@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -78,6 +79,14 @@ def test_a_value_that_makes_no_sense_is_named(monkeypatch, name, text):
 def test_every_variable_is_documented_and_unique():
     assert all(variable.doc.endswith(".") for variable in config.VARIABLES.values())
     assert all(name == variable.name for name, variable in config.VARIABLES.items())
+
+
+def test_the_reference_lists_every_variable_as_it_is():
+    page = (Path(__file__).parent.parent / "docs" / "environment.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    flags = "| `CUDA`, `CLANG`, ... | switch |"
+    table = [variable.row() for variable in config.VARIABLES.values()]
+    assert [row for row in rows if not row.startswith(flags)] == table, "docs/environment.md:\n" + "\n".join(table)
 
 
 def run(code, **env):

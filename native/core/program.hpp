@@ -60,6 +60,8 @@ struct Program {
   void* code = nullptr;  // the loader's
 };
 
+// Kernargs of an untyped program: a u64 count, then as many 8-byte slots, each argument in one (integers extended).
+//
 // Runs work-groups first..last-1 (linear index, x fastest) of a launch on the calling thread. Never touches Python.
 // plain: first = 0, last = 1. Any number of threads may run different groups of one launch at the same time.
 void run_groups(const Program& program, const uint8_t* kernargs, const uint32_t groups[3], const uint32_t items[3],

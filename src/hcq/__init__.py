@@ -9,6 +9,8 @@ import os as _os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from hcq.errors import CompileError as CompileError
     from hcq.runtime.compiled import Compiled as Compiled
     from hcq.runtime.compiler import Compiler as Compiler
@@ -42,11 +44,11 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted([*_HOME, *_MODULES, "__version__"])
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name in _HOME:
-        value: object = getattr(import_module(_HOME[name]), name)
+        value: Any = getattr(import_module(_HOME[name]), name)
     elif name in _MODULES:
         value = import_module(f"hcq.{name}")
     else:

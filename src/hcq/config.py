@@ -41,6 +41,11 @@ class Variable:
         raw = self.raw()
         return self.default if raw is None else raw
 
+    def row(self) -> str:
+        """This variable's line in the table of docs/environment.md."""
+        default = "" if self.default is None else f"{self.default:d}" if isinstance(self.default, int) else self.default
+        return f"| `{self.name}` | {self.kind} | {default} | {self.doc} |"
+
     def _refuse(self, expected: str) -> ValueError:
         return ValueError(f"{self.name}={self.raw()!r}: expected {expected}")
 
@@ -114,6 +119,9 @@ DEVICE = Text(
 )
 LOG = Text("HCQ_LOG", None, "Log level of the logger 'hcq' (debug, info, warning, error), written to standard error.")
 
+CC = Text(
+    "HCQ_CC", None, "C compiler of the CLANG device: a name or path, and arguments; else clang, gcc, cc, then ziglang."
+)
 CACHE_DIR = Text("HCQ_CACHE_DIR", None, "Directory of the compile cache; by default hcq in the user's cache directory.")
 CACHE_LIMIT = Size("HCQ_CACHE_LIMIT", 2 << 30, "Bytes that the compile cache may hold; least recently used entries go.")
 DISABLE_COMPILER_CACHE = Flag(

@@ -18,6 +18,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+cache = typer.Typer(help="Look into the compile cache, check it, empty it.", no_args_is_help=True)
+app.add_typer(cache, name="cache")
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text for people.")]
 
 
@@ -57,6 +60,73 @@ def doctor(json: AsJson = False) -> int:
     from hcq.cli.doctor import show
 
     return show(json)
+
+
+@app.command()
+@worded
+def demo(
+    photo: Annotated[
+        Path | None, typer.Argument(help="A photograph of yours; else one that scikit-image ships.")
+    ] = None,
+    device: Annotated[
+        list[str] | None, typer.Option(help="Run on this device; may be repeated. Else on every CPU device.")
+    ] = None,
+    all_devices: Annotated[bool, typer.Option("--all", help="Run on every device that opens.")] = False,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the picture goes, a PNG.")] = Path(
+        "hcq-demo.png"
+    ),
+    sigma: Annotated[float, typer.Option(min=0.5, max=10, help="Width of the blur, in pixels.")] = 2.0,
+    megapixels: Annotated[
+        float, typer.Option(min=0, max=128, help="Size that is timed: the photograph laid out that large; 0: as it is.")
+    ] = 12,
+    json: AsJson = False,
+) -> int:
+    """Blur a photograph, find its edges, equalise it, on command queues; check every pixel against SciPy; time it."""
+    from hcq.cli.demo import show
+
+    return show(photo, device or [], all_devices, output, sigma, megapixels, json)
+
+
+@cache.command()
+@worded
+def ls(json: AsJson = False) -> int:
+    """List what is in the cache, the last used first."""
+    from hcq.cli.cache import ls
+
+    return ls(json)
+
+
+@cache.command()
+@worded
+def explain(
+    source: Annotated[str, typer.Argument(help="A file of kernel source, or - for standard input.")],
+    device: Annotated[str | None, typer.Option(help="Whose compiler; else the default device's.")] = None,
+    json: AsJson = False,
+) -> int:
+    """Say whether a source's library is in the cache, and if not, what changed."""
+    from hcq.cli.cache import explain
+
+    return explain(source, device, json)
+
+
+@cache.command()
+@worded
+def verify(
+    remove: Annotated[bool, typer.Option("--remove", help="Delete what is damaged.")] = False, json: AsJson = False
+) -> int:
+    """Read and check every entry. Exits 1 where one is damaged and stays."""
+    from hcq.cli.cache import verify
+
+    return verify(remove, json)
+
+
+@cache.command()
+@worded
+def clear(yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False) -> int:
+    """Delete every entry."""
+    from hcq.cli.cache import clear
+
+    return clear(yes)
 
 
 @app.command(context_settings={"allow_extra_args": True})

@@ -174,7 +174,9 @@ def _compilers() -> dict[str, Any]:
 def _cache() -> dict[str, Any]:
     from hcq import cache
 
-    directory = Path(cache.directory)
+    directory = cache.directory
+    if directory is None:
+        return {"directory": "none: libraries are kept in memory only (see HCQ_CACHE_DIR)"}
     facts: dict[str, Any] = {"directory": _home(directory)}
     if directory.exists():
         status = directory.stat()

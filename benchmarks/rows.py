@@ -1,0 +1,524 @@
+"""What is measured: one Row for each line of the tables, with its budget, the peers on the same work, and the raw cost.
+
+How each is measured is in workers/; how rounds interleave is in run.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One column of a row: what one peer is asked. `bench` is the name in its worker."""
+
+    peer: str
+    bench: str
+    label: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    limit: int = 0  # at most this many a round, where it is slower than the row's own count is meant for
+    once: bool = False  # too slow for more than one round
+
+
+@dataclass(frozen=True)
+class Budget:
+    """`most` in seconds (or plain). With `of`, the most is `most` times what that entry took in the same round."""
+
+    text: str
+    most: float
+    of: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The first entry is what the budget is about; values are seconds, lower is better, unless `unit` is plain."""
+
+    id: str
+    group: str
+    title: str
+    unit: str  # ns, us, ms: of one operation; GB/s: `size` bytes over the time; %, x, plain: the value as it is
+    entries: tuple[Entry, ...]
+    budget: Budget | None = None
+    count: int = 0  # operations a round; 0: as many as fit a round's time
+    quick_count: int = 0  # with --quick, where it differs
+    most: int = 1_000_000
+    size: int = 0
+    busy_core: bool = False  # another process keeps one core busy meanwhile
+    rounds: int = 0  # 0: as many as the run has
+    heavy: bool = False  # left out by --quick
+    note: str = ""
+
+
+def peer_entries(bench: str, *peers: str, **parameters: Any) -> tuple[Entry, ...]:
+    return tuple(Entry(peer, bench, parameters=parameters) for peer in peers)
+
+
+def us(text: float) -> float:
+    return text * 1e-6
+
+
+CALL = Entry("raw", "call", "C call through a pointer")
+VECTORCALL = Entry("raw", "vectorcall", "built-in with 3 arguments")
+NUMPY_CALL = Entry("numpy", "launch", "np.add, one element")
+NUMBA_CALL = Entry("numba", "launch", "njit call")
+FUTEX = Entry("raw", "round_trip", "2 hand-overs, futex", {"spins": False})
+SPIN = Entry("raw", "round_trip", "2 hand-overs, spinning", {"spins": True})
+
+
+def waits(row: str, title: str, budget: Budget, busy: str = "", busy_core: bool = False, note: str = "") -> Row:
+    parameters = {"busy": busy} if busy else {}
+    most = 300 if busy else 200_000
+    return Row(
+        row,
+        "launch",
+        title,
+        "us",
+        (
+            Entry("hcq", "launch_synchronize", "", parameters),
+            Entry("hcq", "launch_wait", "wait=True", parameters),
+            Entry("tg09", "launch_wait", "wait=True", parameters),
+            Entry("tg14", "launch_wait", "wait=True", parameters),
+            Entry("tg14", "launch_synchronize", "", parameters),
+            Entry("pocl", "launch_wait", "event.wait", parameters),
+            Entry("pocl", "launch_synchronize", "finish", parameters),
+            Entry("numba", "launch", "njit call", parameters),
+            FUTEX,
+            # two spinning threads and a busy process on two cores would measure the scheduler only
+            *(() if busy_core else (SPIN,)),
+        ),
+        budget,
+        most=most,
+        busy_core=busy_core,
+        note=note,
+    )
+
+
+def copies() -> tuple[Row, ...]:
+    rows: list[Row] = []
+    for size, name in ((4 * KIB, "4 KiB"), (MIB, "1 MiB"), (64 * MIB, "64 MiB"), (256 * MIB, "256 MiB")):
+        if size == 4 * KIB:
+            budget = Budget("1 us", us(1))
+        elif size == MIB:
+            budget = Budget("0.95 memcpy", 1 / 0.95, "memcpy, 1 thread")
+        else:
+            budget = Budget("1.5 x memcpy, 1 thread", 1 / 1.5, "memcpy, 1 thread")
+        threads = (1, 2) if size >= MIB else (1,)
+        for way in ("copyin", "copyout"):
+            rows.append(
+                Row(
+                    f"copy.{way}.{name.replace(' ', '')}",
+                    "copy",
+                    f"{way} {name}",
+                    "us" if size == 4 * KIB else "GB/s",
+                    (
+                        *peer_entries(way, "hcq", "tg09", "tg14", "pocl", size=size),
+                        Entry("numpy", "copy", "copyto", {"size": size}),
+                        *(
+                            Entry("raw", "memcpy", f"memcpy, {t} thread{'s' * (t > 1)}", {"size": size, "threads": t})
+                            for t in threads
+                        ),
+                    ),
+                    budget,
+                    size=size,
+                )
+            )
+    size = 256 * MIB
+    rows.append(
+        Row(
+            "copy.device",
+            "copy",
+            "device to device 256 MiB",
+            "GB/s",
+            (
+                *peer_entries("device_copy", "hcq", "tg14", "pocl", size=size),
+                Entry("numpy", "copy", "copyto", {"size": size}),
+                Entry("raw", "memcpy", "memcpy, 1 thread", {"size": size, "threads": 1}),
+                Entry("raw", "memcpy", "memcpy, 2 threads", {"size": size, "threads": 2}),
+            ),
+            Budget("1.5 x memcpy, 1 thread", 1 / 1.5, "memcpy, 1 thread"),
+            size=size,
+        )
+    )
+    return tuple(rows)
+
+
+def bound() -> tuple[Row, ...]:
+    rows = [
+        Row(
+            f"bound.submit.{n}",
+            "bound",
+            f"submit of a bound queue, {n} command{'s' * (n > 1)}, host",
+            "us",
+            (Entry("hcq", "bound_submit", "", {"commands": n}), VECTORCALL),
+            Budget("5 us, any length", us(5)),
+            most=4000,
+            note="Up to four under way; finishing them is not counted.",
+        )
+        for n in (1, 100, 1000)
+    ]
+    rows.append(
+        Row(
+            "bound.command",
+            "bound",
+            "bound queue of 1000, submit to finish, a command",
+            "us",
+            (Entry("hcq", "bound_command", "", {"commands": 1000}), Entry("raw", "call", "C call through a pointer")),
+            Budget("0.03 us above the kernel", us(0.03)),
+            most=400,
+        )
+    )
+    rows.append(
+        Row(
+            "bound.update",
+            "bound",
+            "one update_exec and its share of the submit",
+            "us",
+            (
+                Entry("hcq", "bound_update", "100 of 1000", {"commands": 1000, "updates": 100}),
+                Entry("raw", "vectorcall", "built-in with 3 arguments"),
+            ),
+            None,
+            most=100,
+            note="0.02 us an argument is the budget of graph replay, where one call changes them all.",
+        )
+    )
+    return tuple(rows)
+
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        "launch.queued",
+        "launch",
+        "prg(a, b, c), queued, until the last has finished",
+        "us",
+        (
+            Entry("hcq", "launch", "CLANG"),
+            Entry("hcq", "launch", "LLVM", {"device": "LLVM"}),
+            Entry("tg09", "launch", "not queued", limit=200_000),
+            Entry("tg14", "launch", "", limit=100_000),
+            Entry("pocl", "launch", "", limit=50_000),
+            NUMBA_CALL,
+            NUMPY_CALL,
+            VECTORCALL,
+            CALL,
+        ),
+        Budget("0.8 us", us(0.8)),
+        count=1_000_000,
+        quick_count=200_000,
+        note="Every launch adds one to a counter, which is checked.",
+    ),
+    Row(
+        "launch.wake",
+        "launch",
+        "prg(a, b, c) that wakes a sleeping processor",
+        "us",
+        (
+            *peer_entries("launch_wake", "hcq", "tg14", "pocl", pause=0.02),
+            Entry("raw", "wake", "futex wake", {"pause": 0.02}),
+        ),
+        Budget("6 us", us(6)),
+        count=15,
+        quick_count=7,
+        note="Median of single calls, each after 20 ms of rest.",
+    ),
+    Row(
+        "launch.prepared",
+        "launch",
+        "prepared launch, until the last has finished",
+        "us",
+        (Entry("hcq", "prepared"), Entry("pocl", "prepared", "", limit=50_000), NUMBA_CALL, VECTORCALL, CALL),
+        Budget("0.4 us", us(0.4)),
+        count=1_000_000,
+        quick_count=200_000,
+    ),
+    waits("wait.idle", "launch and wait", Budget("1.3 us", us(1.3))),
+    waits("wait.busy_core", "launch and wait, other core busy", Budget("2 us", us(2)), busy_core=True),
+    waits(
+        "wait.busy_thread",
+        "launch and wait, second Python thread busy",
+        Budget("stated", float("inf")),
+        busy="thread",
+        note="A thread that gives the interpreter lock away waits 5 ms to have it back.",
+    ),
+    Row(
+        "signal.query",
+        "signal",
+        "signal: query",
+        "us",
+        (
+            Entry("hcq", "signal_query"),
+            Entry("tg14", "signal_query"),
+            Entry("pocl", "signal_query", "event status"),
+            Entry("raw", "attribute", "attribute of a built-in"),
+            Entry("raw", "signal_query", "C atomic load"),
+        ),
+        Budget("0.1 us", us(0.1)),
+        most=200_000,
+    ),
+    Row(
+        "signal.set",
+        "signal",
+        "signal: set",
+        "us",
+        (
+            Entry("hcq", "signal_set"),
+            Entry("tg14", "signal_set"),
+            Entry("raw", "method", "method of a built-in"),
+            Entry("raw", "signal_set", "C atomic store"),
+        ),
+        Budget("0.1 us", us(0.1)),
+        most=200_000,
+    ),
+    Row(
+        "signal.wait",
+        "signal",
+        "signal: wait already satisfied",
+        "us",
+        (
+            Entry("hcq", "signal_wait"),
+            Entry("tg14", "signal_wait"),
+            Entry("pocl", "signal_wait", "event.wait"),
+            Entry("raw", "method", "method of a built-in"),
+        ),
+        Budget("0.1 us", us(0.1)),
+        most=200_000,
+    ),
+    *bound(),
+    Row(
+        "buffer.cached",
+        "buffer",
+        "Buffer of 4 KiB from the cache, create and drop",
+        "us",
+        (
+            *peer_entries("buffer", "hcq", "tg09", "tg14", "pocl", size=4096),
+            Entry("pocl", "buffer_pool", "memory pool", {"size": 4096}),
+            Entry("numpy", "buffer", "np.empty", {"size": 4096}),
+            Entry("raw", "malloc", "malloc, touch, free", {"size": 4096}),
+        ),
+        Budget("0.6 us", us(0.6)),
+        most=100_000,
+    ),
+    Row(
+        "buffer.view",
+        "buffer",
+        "view, create and drop",
+        "us",
+        (
+            *peer_entries("view", "hcq", "tg09", "tg14"),
+            Entry("pocl", "view", "sub-buffer"),
+            Entry("numpy", "view", "slice"),
+            VECTORCALL,
+        ),
+        Budget("0.4 us", us(0.4)),
+        most=100_000,
+    ),
+    *copies(),
+    Row(
+        "compile.llvm",
+        "compile",
+        "compile a ten-line kernel in process (LLVM)",
+        "ms",
+        (
+            Entry("hcq", "compile", "", {"device": "LLVM"}),
+            Entry("tg09", "compile", "LLVM", {"device": "LLVM"}),
+            Entry("tg14", "compile", "LLVM", {"device": "LLVM"}),
+            Entry("pocl", "compile", "", {"device": "LLVM"}),
+            Entry("numba", "compile", "njit", {"device": "LLVM"}),
+            Entry("raw", "compile_ir", "llvmlite alone"),
+        ),
+        Budget("15 ms", 0.015),
+        most=5,
+    ),
+    Row(
+        "compile.c",
+        "compile",
+        "compile the same by C compiler (CLANG)",
+        "ms",
+        (
+            Entry("hcq", "compile", "", {"device": "CLANG"}),
+            Entry("tg09", "compile", "CLANG", {"device": "CLANG"}),
+            Entry("tg14", "compile", "CPU", {"device": "CPU"}),
+            Entry("raw", "compile_c", "clang to .so", {"compiler": "clang"}),
+            Entry("raw", "compile_c", "clang to .o", {"compiler": "clang", "link": False}),
+            Entry("raw", "compile_c", "gcc to .so", {"compiler": "gcc"}),
+        ),
+        Budget("1.2 x the compiler", 1.2, "clang to .so"),
+        most=1,
+    ),
+    Row(
+        "cache.first",
+        "compile",
+        "cache hit, first in a process",
+        "us",
+        (*peer_entries("cache_first", "hcq", "tg09", "tg14"), Entry("raw", "read_file", "read a 16 KiB file, warm")),
+        Budget("200 us", us(200)),
+        count=1,
+    ),
+    Row(
+        "cache.again",
+        "compile",
+        "cache hit, again",
+        "us",
+        (*peer_entries("cache_again", "hcq", "tg09", "tg14"), Entry("raw", "read_file", "read a 16 KiB file, warm")),
+        Budget("10 us", us(10)),
+        most=5000,
+    ),
+    Row(
+        "start.import",
+        "start",
+        "import",
+        "ms",
+        (
+            *peer_entries("import_module", "hcq", "tg09", "tg14", "pocl", "numba", "numpy"),
+            Entry("raw", "import_module", "import logging, ctypes", {"module": "logging, ctypes"}),
+        ),
+        Budget("50 ms", 0.05),
+        count=1,
+    ),
+    Row(
+        "start.open",
+        "start",
+        "first open of the CPU device",
+        "ms",
+        (
+            *peer_entries("open_first", "hcq", "tg09", "tg14", "pocl"),
+            Entry("raw", "open_first", "2 MiB touched, a thread"),
+        ),
+        Budget("20 ms", 0.02),
+        count=1,
+    ),
+    Row(
+        "kernel.triad.clang",
+        "kernel",
+        "triad, 3 x 64 MiB, CLANG",
+        "GB/s",
+        (
+            Entry("hcq", "triad", "CLANG", {"device": "CLANG"}),
+            Entry("tg09", "triad", "one thread"),
+            Entry("tg14", "triad", "one thread"),
+            *peer_entries("triad", "pocl", "numba"),
+            Entry("numpy", "triad", "two passes"),
+            Entry("raw", "triad", "C with OpenMP"),
+        ),
+        Budget("0.9 of C with OpenMP", 1 / 0.9, "C with OpenMP"),
+        size=3 * 64 * MIB,
+        most=8,
+    ),
+    Row(
+        "kernel.triad.llvm",
+        "kernel",
+        "triad, 3 x 64 MiB, LLVM",
+        "GB/s",
+        (Entry("hcq", "triad", "LLVM", {"device": "LLVM"}), Entry("raw", "triad", "C with OpenMP")),
+        Budget("0.9 of C with OpenMP", 1 / 0.9, "C with OpenMP"),
+        size=3 * 64 * MIB,
+        most=8,
+    ),
+    Row(
+        "kernel.reduce.llvm",
+        "kernel",
+        "sums of blocks of 256, local memory and barriers, LLVM",
+        "GB/s",
+        (
+            Entry("hcq", "reduce", "LLVM", {"device": "LLVM"}),
+            *peer_entries("reduce", "pocl", "numba"),
+            Entry("numpy", "reduce", "add.reduce"),
+            Entry("raw", "reduce", "C with OpenMP"),
+            Entry("raw", "reduce", "C with OpenMP, as a tree", {"tree": True}),
+        ),
+        Budget("0.9 of C with OpenMP", 1 / 0.9, "C with OpenMP"),
+        size=64 * MIB,
+        most=8,
+    ),
+    Row(
+        "kernel.reduce.clang",
+        "kernel",
+        "the same, CLANG (a fiber for each item)",
+        "GB/s",
+        (Entry("hcq", "reduce", "CLANG", {"device": "CLANG"}), Entry("raw", "reduce", "C with OpenMP")),
+        Budget("stated", float("inf")),
+        size=64 * MIB,
+        count=1,
+        rounds=2,
+    ),
+    Row(
+        "idle",
+        "idle",
+        "CPU use of an idle process with open devices",
+        "%",
+        (*peer_entries("idle", "hcq", "tg09", "tg14", "pocl", seconds=2.0), Entry("raw", "idle", "", {"seconds": 2.0})),
+        Budget("0.1 %", 0.001),
+        count=1,
+        rounds=1,
+        heavy=True,
+    ),
+    Row(
+        "size.launches",
+        "size",
+        "10^6 launches: last tenth against first",
+        "x",
+        (
+            Entry("hcq", "flat"),
+            Entry("tg09", "flat", "", limit=200_000),
+            Entry("tg14", "flat", "", limit=200_000),
+            Entry("pocl", "flat", "", limit=100_000),
+        ),
+        Budget("1.3 x", 1.3),
+        count=1_000_000,
+        quick_count=200_000,
+        rounds=3,
+    ),
+    Row(
+        "size.buffers",
+        "size",
+        "10^5 live buffers of 4 KiB, each",
+        "us",
+        (
+            Entry("hcq", "many_buffers"),
+            *(Entry(peer, "many_buffers", once=True) for peer in ("tg09", "tg14", "pocl", "numpy")),
+        ),
+        None,
+        count=100_000,
+        rounds=2,
+        heavy=True,
+        note="Budget: no mapping per buffer.",
+    ),
+    Row(
+        "size.devices",
+        "size",
+        "64 devices opened",
+        "ms",
+        (
+            Entry("hcq", "many_devices"),
+            *(Entry(peer, "many_devices", once=True) for peer in ("tg09", "tg14", "pocl")),
+        ),
+        Budget("50 ms", 0.05),
+        count=64,
+        rounds=3,
+        heavy=True,
+    ),
+    Row(
+        "raw",
+        "raw",
+        "the machine itself: reading the clock; call; hand-over",
+        "us",
+        (Entry("raw", "clock", "clock_gettime"), CALL, VECTORCALL, FUTEX, SPIN),
+        None,
+        most=100_000,
+    ),
+)
+
+# Budgets for what does not exist yet.
+NOT_BEGUN: tuple[tuple[str, str], ...] = (
+    (
+        "graph replay, unchanged, host cost",
+        "5 us, any length; 0.02 us for each changed argument, four replays in flight",
+    ),
+    ("graph replay, cost a node above the kernel's own", "0.03 us"),
+    ("10^4-node graph build", "1 s"),
+    ("disk to device, cold; warm", "0.9 of the raw read; 0.9 of one copy"),
+    ("triad and block reduction, portable kernels", "0.9 of C with OpenMP"),
+)

@@ -1,0 +1,103 @@
+"""NumPy: operations over arrays, at once, on one thread."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import repeat
+from time import perf_counter
+from typing import Any
+
+import kernels
+import numpy as np
+from serve import VERSIONS, Answer, bench, fresh_median, mappings, serve
+
+VERSIONS["NumPy"] = np.__version__
+
+
+@bench
+def launch(n: int) -> float:
+    """c += a over one element: NumPy's own launch."""
+    a, c = np.ones(1, np.int32), np.zeros(1, np.int32)
+    call = np.add
+    start = perf_counter()
+    for _ in repeat(None, n):
+        call(a, c, c)
+    return (perf_counter() - start) / n
+
+
+@bench
+def buffer(n: int, size: int) -> float:
+    make = np.empty
+    start = perf_counter()
+    for _ in repeat(None, n):
+        make(size, np.uint8)
+    return (perf_counter() - start) / n
+
+
+@bench
+def view(n: int) -> float:
+    root = np.empty(4096, np.uint8)
+    start = perf_counter()
+    for _ in repeat(None, n):
+        root[1024:2048]
+    return (perf_counter() - start) / n
+
+
+@lru_cache(maxsize=2)
+def array(size: int, which: int) -> Any:
+    return np.full(size, which, np.uint8)
+
+
+@bench
+def copy(n: int, size: int) -> float:
+    dest, source = array(size, 0), array(size, 1)
+    start = perf_counter()
+    for _ in repeat(None, n):
+        np.copyto(dest, source)
+    return (perf_counter() - start) / n
+
+
+@bench
+def import_module(n: int) -> Answer:
+    return fresh_median(n, "", "import numpy")
+
+
+@bench
+def many_buffers(n: int) -> Answer:
+    before = mappings()
+    start = perf_counter()
+    made = [np.empty(4096, np.uint8) for _ in range(n)]
+    took = (perf_counter() - start) / n
+    added = mappings() - before
+    del made
+    return {"value": took, "new mappings": added}
+
+
+@lru_cache
+def stream() -> tuple[Any, ...]:
+    return tuple(np.full(kernels.STREAM_COUNT, k + 1, np.float32) for k in range(3))
+
+
+@bench
+def triad(n: int) -> float:
+    """Two passes, as NumPy has no fused one."""
+    a, b, c = stream()
+    start = perf_counter()
+    for _ in repeat(None, n):
+        np.multiply(c, np.float32(3), out=a)
+        np.add(a, b, out=a)
+    return (perf_counter() - start) / n
+
+
+@bench
+def reduce(n: int) -> float:
+    x = stream()[2].reshape(kernels.BLOCKS, kernels.BLOCK)
+    sums = np.zeros(kernels.BLOCKS, np.float32)
+    start = perf_counter()
+    for _ in repeat(None, n):
+        np.add.reduce(x, axis=1, out=sums)
+    return (perf_counter() - start) / n
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,252 @@
+"""Raw costs: what the machine, the compilers and CPython take by themselves, from C (benchmarks/raw) or built-ins."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import lru_cache
+from itertools import repeat
+from pathlib import Path
+from time import perf_counter
+
+import kernels
+from serve import VERSIONS, Answer, Missing, bench, busy_thread, expect, fresh_median, idle_share, serve
+
+SOURCES = Path(__file__).resolve().parent.parent / "raw"
+SCRATCH = Path(os.environ.get("HCQ_BENCH_SCRATCH") or tempfile.mkdtemp(prefix="hcq-bench-"))
+VERSIONS["Python"] = platform.python_version()
+
+
+@lru_cache
+def compiler() -> str:
+    """The C compiler of the raw rows is gcc where there is one, for its OpenMP."""
+    found = shutil.which("gcc") or shutil.which("cc")
+    if not found:
+        raise Missing("no C compiler")
+    return found
+
+
+@lru_cache
+def library() -> ctypes.CDLL:
+    path = SCRATCH / "raw.so"
+    command = [
+        compiler(),
+        "-O3",
+        "-march=native",
+        "-fopenmp",
+        "-fPIC",
+        "-shared",
+        str(SOURCES / "raw.c"),
+        "-o",
+        str(path),
+    ]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    lib = ctypes.CDLL(str(path))
+    pointer, u64 = ctypes.c_void_p, ctypes.c_uint64
+    for name, types in {
+        "call": (pointer, pointer, pointer),
+        "clock": (),
+        "signal_query": (),
+        "signal_set": (),
+        "wake": (ctypes.c_uint32,),
+        "round_trip": (ctypes.c_int,),
+        "memcpy": (pointer, pointer, u64, ctypes.c_int),
+        "malloc": (u64,),
+        "open": (),
+        "read_file": (ctypes.c_char_p, pointer, u64),
+        "triad": (pointer, pointer, pointer, ctypes.c_float, u64),
+        "reduce": (pointer, pointer, u64),
+        "reduce_tree": (pointer, pointer, u64),
+    }.items():
+        function = getattr(lib, "raw_" + name)
+        function.restype, function.argtypes = u64, (u64, *types)
+    VERSIONS["C compiler"] = subprocess.run(
+        [compiler(), "--version"], capture_output=True, text=True
+    ).stdout.splitlines()[0]
+    return lib
+
+
+@lru_cache
+def memory(size: int, which: int) -> int:
+    """The address of `size` touched bytes; `which` tells several of one size apart."""
+    block = mmap.mmap(-1, size)
+    keep.append(block)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(block))
+    ctypes.memset(address, which + 1, size)
+    return address
+
+
+keep: list[object] = []
+
+
+@bench
+def call(n: int, busy: str = "") -> float:
+    a, b, c = (memory(4096, k) for k in range(3))
+    with busy_thread(busy):
+        return float(library().raw_call(n, a, b, c)) / n / 1e9
+
+
+@bench
+def vectorcall(n: int) -> float:
+    """A built-in function with three positional arguments: the least that a launch through CPython can cost."""
+    where, name, default = object(), "missing", None
+    start = perf_counter()
+    for _ in repeat(None, n):
+        getattr(where, name, default)
+    return (perf_counter() - start) / n
+
+
+@bench
+def clock(n: int) -> float:
+    return float(library().raw_clock(n)) / n / 1e9
+
+
+@bench
+def signal_query(n: int) -> float:
+    return float(library().raw_signal_query(n)) / n / 1e9
+
+
+@bench
+def signal_set(n: int) -> float:
+    return float(library().raw_signal_set(n)) / n / 1e9
+
+
+@bench
+def attribute(n: int) -> float:
+    """A getter of a built-in type: what reading an attribute costs in CPython."""
+    view = memoryview(b"12345678")
+    start = perf_counter()
+    for _ in repeat(None, n):
+        view.nbytes  # noqa: B018
+    return (perf_counter() - start) / n
+
+
+@bench
+def method(n: int) -> float:
+    """A method of a built-in type with one argument."""
+    numbers = {7: 7}
+    start = perf_counter()
+    for _ in repeat(None, n):
+        numbers.get(7)
+    return (perf_counter() - start) / n
+
+
+@bench
+def wake(n: int, pause: float) -> float:
+    return float(library().raw_wake(n, int(pause * 1e6))) / n / 1e9
+
+
+@bench
+def round_trip(n: int, spins: bool) -> float:
+    return float(library().raw_round_trip(n, int(spins))) / n / 1e9
+
+
+@bench
+def memcpy(n: int, size: int, threads: int = 1) -> float:
+    return float(library().raw_memcpy(n, memory(size, 0), memory(size, 1), size, threads)) / n / 1e9
+
+
+@bench
+def malloc(n: int, size: int) -> float:
+    return float(library().raw_malloc(n, size)) / n / 1e9
+
+
+@bench
+def open_first(n: int) -> float:
+    return float(library().raw_open(n)) / n / 1e9
+
+
+@bench
+def read_file(n: int) -> float:
+    """Open, read and close a file of 16 KiB, about what a compiled kernel has."""
+    path = SCRATCH / "kernel.bin"
+    path.write_bytes(bytes(16384))
+    took = library().raw_read_file(n, str(path).encode(), memory(16384, 0), 16384)
+    if not took:
+        raise RuntimeError("could not read the file")
+    return float(took) / n / 1e9
+
+
+@bench
+def triad(n: int) -> float:
+    size = 4 * kernels.STREAM_COUNT
+    return float(library().raw_triad(n, *(memory(size, k) for k in range(3)), 3.0, kernels.STREAM_COUNT)) / n / 1e9
+
+
+@bench
+def reduce(n: int, tree: bool = False) -> float:
+    x, sums = memory(4 * kernels.STREAM_COUNT, 0), memory(4 * kernels.BLOCKS, 1)
+    run = library().raw_reduce_tree if tree else library().raw_reduce
+    return float(run(n, sums, x, kernels.BLOCKS)) / n / 1e9
+
+
+@bench
+def compile_c(n: int, compiler: str, link: bool = True) -> float:
+    """The bare compiler, started with posix_spawn: from a file to a file."""
+    found = shutil.which(compiler)
+    if not found:
+        raise Missing(f"no {compiler} on this machine")
+    source, result = SCRATCH / "bare.c", SCRATCH / "bare.out"
+    flags = ["-O3", "-march=native", "-fPIC", *(["-shared"] if link else ["-c"])]
+    total = 0.0
+    for k in range(n):
+        source.write_text(kernels.TEN_LINES_C.format(tag=1000 + k))
+        start = perf_counter()
+        child = os.posix_spawn(found, [found, *flags, str(source), "-o", str(result)], os.environ)
+        _, status = os.waitpid(child, 0)
+        total += perf_counter() - start
+        expect("exit status of the compiler", status, 0)
+    return total / n
+
+
+@bench
+def compile_ir(n: int) -> float:
+    """llvmlite alone: parse, optimise at O3 for this processor, emit an object."""
+    from llvmlite import binding as llvm
+
+    machine = llvm_machine()
+    total = 0.0
+    for k in range(n):
+        source = kernels.TEN_LINES_IR.format(tag=2000 + k)
+        start = perf_counter()
+        module = llvm.parse_assembly(source)
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options.loop_vectorization = options.slp_vectorization = True
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+        machine.emit_object(module)
+        total += perf_counter() - start
+    return total / n
+
+
+@lru_cache
+def llvm_machine() -> object:
+    import llvmlite
+    from llvmlite import binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    VERSIONS["llvmlite"] = llvmlite.__version__
+    features = llvm.get_host_cpu_features().flatten()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=features, opt=3
+    )
+
+
+@bench
+def import_module(n: int, module: str) -> Answer:
+    return fresh_median(n, "", f"import {module}")
+
+
+@bench
+def idle(n: int, seconds: float) -> Answer:
+    return idle_share("", seconds)
+
+
+if __name__ == "__main__":
+    serve()

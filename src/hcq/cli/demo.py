@@ -1,0 +1,271 @@
+"""`hcq demo`: runs the pipeline of hcq.demo on the chosen devices, checks it, writes the picture, prints the tables."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hcq.cli.output import DONE, FAILED, Failure, Mistake, console, print_json
+from hcq.errors import DeviceUnavailable
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from hcq.demo.pipeline import Outcome
+    from hcq.demo.reference import Difference
+
+NEEDED = {"scipy": "scipy", "PIL": "pillow"}
+
+
+@dataclass
+class Report:
+    """All that the command found out, for people and for --json."""
+
+    photo: str
+    shape: tuple[int, int]
+    measured_shape: tuple[int, int]
+    sigma: float
+    copy_speed: float
+    copy_threads: int
+    outcomes: list[Outcome] = field(default_factory=list)
+    differences: dict[str, list[Difference]] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    picture: str = ""
+
+    @property
+    def right(self) -> bool:
+        return all(row.wrong == 0 for rows in self.differences.values() for row in rows)
+
+
+def show(
+    photo: Path | None,
+    devices: list[str],
+    everything: bool,
+    output: Path,
+    sigma: float,
+    megapixels: float,
+    as_json: bool,
+) -> int:
+    """Run the demo. FAILED where a pixel is wrong or no device runs; raises Mistake and Failure."""
+    _check_installed()
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    if not output.parent.is_dir():
+        raise Mistake(f"there is no folder {output.parent} to write {output.name} into")
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        report = _work(photo, devices, everything, output, sigma, megapixels, progress)
+    if as_json:
+        print_json(_plain(report))
+    else:
+        _print(report)
+    return DONE if report.right else FAILED
+
+
+# Work
+
+
+def _work(
+    photo: Path | None,
+    names: list[str],
+    everything: bool,
+    output: Path,
+    sigma: float,
+    megapixels: float,
+    progress: Progress,
+) -> Report:
+    from hcq.demo import memory, pipeline, reference
+    from hcq.demo import photo as photos
+    from hcq.demo.plan import make_plan
+
+    try:
+        path = photos.shipped() if photo is None else photo
+        planes = photos.read(path)
+        make_plan(planes.shape[2], planes.shape[1], sigma)
+    except (OSError, ValueError) as error:
+        raise Mistake(str(error)) from None
+    large = photos.enlarged(planes, int(megapixels * 1e6)) if megapixels else planes
+    opened, left_out = _open(names, everything)
+
+    threads = _threads()
+    task = progress.add_task("how fast memory is copied here", total=None)
+    report = Report(
+        path.name, _size(planes), _size(large), sigma, memory.copy_speed(threads), threads, left_out=left_out
+    )
+    progress.remove_task(task)
+
+    task = progress.add_task("the same pictures by SciPy", total=2 * len(reference.RESULTS))
+    expected = [reference.pictures(picture, sigma, lambda: progress.advance(task)) for picture in (planes, large)]
+    progress.remove_task(task)
+    for device in opened:
+        task = progress.add_task(device.dname, total=2 * pipeline.PARTS + 2)
+
+        def step(what: str, task: Any = task, name: str = device.dname) -> None:
+            progress.update(task, advance=1, description=f"{name}: {what}")
+
+        small = pipeline.run(device, planes, sigma, step)
+        measured = pipeline.run(device, large, sigma, step)
+        rows = []
+        for picture, outcome, right in ((planes, small, expected[0]), (large, measured, expected[1])):
+            step("compare with SciPy")
+            rows += reference.compare(outcome.results, picture, right, sigma)
+            outcome.results = {} if outcome is measured else outcome.results
+        report.outcomes.append(measured)
+        report.differences[device.dname] = rows
+        if not report.picture:
+            results = small.results
+            panels = [
+                ("photograph", planes),
+                (f"blurred: Gaussian, sigma {sigma:g}", results["blurred"]),
+                ("edges of the blurred: Sobel", results["edges"]),
+                ("equalised histogram", results["equalised"]),
+            ]
+            try:
+                photos.compose(panels, output)
+            except OSError as error:
+                raise Mistake(f"{output} can't be written: {error}") from None
+            report.picture = str(output)
+        progress.remove_task(task)
+    return report
+
+
+def _open(names: list[str], everything: bool) -> tuple[list[Any], dict[str, str]]:
+    """The devices to run on, and those left out with the reason. One that was named must open."""
+    from hcq import Device
+    from hcq.demo.pipeline import LANGUAGES
+
+    if names:
+        opened = [Device[name] for name in dict.fromkeys(Device.canonicalize(name) for name in names)]
+        for device in opened:
+            if device.dname.partition(":")[0] not in LANGUAGES:
+                raise Mistake(f"the demo has no kernels for {device.dname}: it runs on {' and '.join(LANGUAGES)}")
+        return opened, {}
+    opened, left_out = [], {}
+    for name in Device._devices if everything else LANGUAGES:
+        if name not in LANGUAGES:
+            left_out[name] = "the demo has no kernels for it"
+            continue
+        try:
+            opened.append(Device[name])
+        except DeviceUnavailable as error:
+            left_out[name] = str(error)
+    if not opened:
+        raise Failure("no device opens here that the demo has kernels for:\n  " + _lines(left_out))
+    return opened, left_out
+
+
+def _check_installed() -> None:
+    from importlib.util import find_spec
+
+    missing = [package for module, package in NEEDED.items() if find_spec(module) is None]
+    if missing:
+        raise Mistake(f"the demo needs {' and '.join(missing)}: pip install 'hcq[demo]'")
+
+
+def _threads() -> int:
+    import os
+
+    from hcq import config
+
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return config.CPU_THREADS() or usable
+
+
+def _size(planes: Any) -> tuple[int, int]:
+    return int(planes.shape[2]), int(planes.shape[1])
+
+
+# Printing
+
+
+def _print(report: Report) -> None:
+    from rich import box
+    from rich.table import Table
+
+    out = console()
+    width, height = report.shape
+    large = f"{report.measured_shape[0]} x {report.measured_shape[1]}"
+    out.print(f"{report.photo}, {width} x {height}; times are of the same photograph laid out to {large} pixels")
+    speed = report.copy_speed / 1e9
+    out.print(
+        f"this machine copies memory at {speed:.1f} GB/s (read and written, {report.copy_threads} threads, NumPy)"
+    )
+    for outcome in report.outcomes:
+        table = Table(
+            title=f"{outcome.device}: {outcome.language}, ready in {_time(outcome.compile_s)}",
+            box=box.SIMPLE_HEAD,
+            title_justify="left",
+            title_style="bold",
+            pad_edge=False,
+        )
+        for heading, justify in (("step", "left"), ("by", "left"), ("time", "right"), ("moves", "right")):
+            table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+        table.add_column("GB/s", justify="right")
+        table.add_column("of copy speed", justify="right")
+        for row in outcome.timings:
+            cells = [row.name, row.queue, _time(row.seconds)]
+            if row.moves and row.seconds > 0:
+                rate = row.moves / row.seconds
+                cells += [f"{row.moves / 1e6:.1f} MB", f"{rate / 1e9:.1f}", f"{rate / report.copy_speed:.0%}"]
+            table.add_row(*cells)
+        out.print(table)
+    _print_checks(report)
+    for name, reason in report.left_out.items():
+        out.print(f"{name} left out: {reason}")
+    out.print(f"the picture is in {report.picture}", soft_wrap=True)
+
+
+def _print_checks(report: Report) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title="every value compared, in both sizes",
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        title_style="bold",
+        pad_edge=False,
+    )
+    for heading in ("device", "result", "against", "values", "tolerance", "largest difference", "wrong"):
+        table.add_column(heading, justify="left" if heading in ("device", "result", "against") else "right")
+    for name, rows in report.differences.items():
+        merged: dict[tuple[str, str], list[Difference]] = {}
+        for row in rows:
+            merged.setdefault((row.name, row.against), []).append(row)
+        for (result, against), same in merged.items():
+            wrong = sum(row.wrong for row in same)
+            table.add_row(
+                name,
+                result,
+                against,
+                f"{sum(row.pixels for row in same):,}",
+                "exact" if not same[0].tolerance else f"{same[0].tolerance:g}",
+                f"{max(row.largest for row in same):.3g}",
+                Text(f"{wrong:,}", style="red" if wrong else "green"),
+            )
+    console().print(table)
+
+
+def _time(seconds: float) -> str:
+    for limit, factor, unit in ((1e-3, 1e6, "us"), (1, 1e3, "ms")):
+        if seconds < limit:
+            return f"{seconds * factor:.2f} {unit}" if seconds * factor < 100 else f"{seconds * factor:.0f} {unit}"
+    return f"{seconds:.2f} s"
+
+
+def _lines(facts: dict[str, str]) -> str:
+    return "\n  ".join(f"{name}: {text}" for name, text in facts.items())
+
+
+def _plain(report: Report) -> dict[str, Any]:
+    """The report as JSON takes it: without pixels, with rates worked out."""
+    plain = asdict(report)
+    for outcome in plain["outcomes"]:
+        del outcome["results"]
+        for row in outcome["timings"]:
+            if row["moves"] and row["seconds"]:
+                row["of_copy_speed"] = row["moves"] / row["seconds"] / report.copy_speed
+    plain["right"] = report.right
+    return plain

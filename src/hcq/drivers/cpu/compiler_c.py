@@ -1,0 +1,70 @@
+"""ClangCompiler: the C compiler of the CLANG device. What does not live here: running a compiler (toolchain)."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import warnings
+from typing import TYPE_CHECKING
+
+from hcq.drivers.cpu import toolchain
+from hcq.drivers.cpu.library import VERSION
+from hcq.errors import CompileError
+from hcq.runtime.cache.compile_cache import tool_version
+from hcq.runtime.compiler import Compiler
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hcq.drivers.cpu.toolchain import Toolchain
+
+CompilerWarning = toolchain.CompilerWarning
+
+
+class ClangCompiler(Compiler):
+    """C source in, a library for the CPU devices out, by clang, gcc, cc or the ziglang wheel, whichever is there first.
+
+    Sources are complete by themselves: besides the compiler's own headers only `hcq.h` is found, and nothing is
+    included that the source doesn't include. Functions of the C library and the math library can be called. The
+    compiler's warnings come as one `CompilerWarning` a compile; they are not fatal. HCQ_CC names another compiler.
+    """
+
+    def __init__(self, cachekey: str | None = "clang") -> None:
+        super().__init__(cachekey)
+
+    def compile(self, src: str | bytes) -> bytes:
+        """Compile now. Blocks while the compiler runs. Raises CompileError: no compiler, or its log with the lines."""
+        found = toolchain.find_c_compiler()
+        if found is None:
+            raise CompileError(toolchain.missing(), source=src)
+        made = toolchain.compile_object(found, src)
+        if made.warnings:
+            warnings.warn(CompilerWarning(made.warnings), stacklevel=2)
+        return toolchain.make_library(made.object)
+
+    def identity(self) -> str | None:
+        """The compiler's version and target, in its own words; None where there is no compiler. Cached in the process,
+        and beside the compile cache as long as the compiler's file stays as it is."""
+        found = toolchain.find_c_compiler()
+        return None if found is None else _identity(found)
+
+    def key_parts(self) -> Mapping[str, str]:
+        """Flags, processor, library format and the contents of hcq.h."""
+        return _key_parts()
+
+
+@functools.lru_cache(maxsize=8)
+def _identity(found: Toolchain) -> str:
+    version = tool_version(found.path, found.version)
+    return " ".join((version, *found.command[1:]))
+
+
+@functools.cache
+def _key_parts() -> dict[str, str]:
+    header = hashlib.blake2b((toolchain.INCLUDE / "hcq.h").read_bytes(), digest_size=8).hexdigest()
+    return {
+        "flags": " ".join(toolchain.common_flags()),
+        "target": toolchain.host_features(),
+        "library format": str(VERSION),
+        "hcq.h": header,
+    }

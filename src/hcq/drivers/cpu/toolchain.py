@@ -1,0 +1,207 @@
+"""C compilers: finding one, knowing which it is, and making a library out of C with it.
+
+What does not live here: the Compiler that devices have (compiler_c), and how libraries are loaded (native/cpu).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from hcq import config
+from hcq.drivers.cpu import dwarf, elf
+from hcq.drivers.cpu.library import EntryKind, Function, pack
+from hcq.errors import CompileError
+
+MAX_ARGUMENT_BYTES = 4096
+KERNEL_SECTION = ".text.hcq_kernel"
+INCLUDE = Path(__file__).resolve().parents[2] / "include"
+HINT = "install clang or gcc (apt install clang), or pip install 'hcq[clang]', or name a compiler in HCQ_CC"
+
+# Position-independent since the loader decides where code goes; hidden so that the source's own variables and functions
+# are reached directly; no unwind tables, stack protector or PLT, which nothing here uses.
+FLAGS = (
+    *("-O3", "-fPIC", "-fvisibility=hidden", "-fno-semantic-interposition", "-fno-plt", "-fno-math-errno"),
+    *("-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-fno-ident", "-g", "-gdwarf-4"),
+)
+ZIG_FLAGS = ("-fno-sanitize=undefined", "-nostdlib", "-ffreestanding")
+TARGET_FLAGS = {
+    "x86_64": ("-march=native", "-fcf-protection=none"),
+    "aarch64": ("-mcpu=native", "-mno-outline-atomics"),
+}
+# Would add files or change the target without being seen in the key.
+HIDDEN_INPUTS = (
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "OBJC_INCLUDE_PATH",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+    "DEPENDENCIES_OUTPUT",
+)
+
+
+class CompilerWarning(UserWarning):
+    """A C compiler's warnings about a kernel's source: shown, never fatal."""
+
+
+class Toolchain(NamedTuple):
+    """A C compiler on this machine: the command that runs it, and the program's file."""
+
+    command: tuple[str, ...]
+    path: str
+
+    @property
+    def is_zig(self) -> bool:
+        """Whether it is Zig's C compiler, which wants flags of its own."""
+        return len(self.command) > 1 and self.command[-1] == "cc"
+
+    def flags(self) -> tuple[str, ...]:
+        """Everything that is passed besides the source and the output."""
+        return common_flags() + (ZIG_FLAGS if self.is_zig else ())
+
+    def version(self) -> str:
+        """The compiler's own words about its version and target. Runs it."""
+        answers = ["zig", *ZIG_FLAGS] if self.is_zig else []
+        for question in ("--version", "-dumpmachine"):
+            done = subprocess.run(
+                [*self.command, question], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            )
+            answers.append(done.stdout.partition("\n")[0].strip())
+        return " ".join(answers)
+
+
+class Compiled(NamedTuple):
+    """What a compiler made: the object, and its warnings ('' without)."""
+
+    object: bytes
+    warnings: str
+
+
+def find_c_compiler() -> Toolchain | None:
+    """The C compiler to use: HCQ_CC where that is set, else clang, gcc, cc, else the ziglang wheel's. None without one.
+
+    HCQ_CC is a program, by name or path, and may be followed by arguments. Looked up anew only when the environment
+    changes.
+    """
+    return _find(config.CC(), os.environ.get("PATH"))
+
+
+@functools.lru_cache(maxsize=8)
+def _find(named: str | None, _path: str | None) -> Toolchain | None:
+    if named is not None:
+        command = shlex.split(named)
+        path = shutil.which(command[0])
+        return Toolchain((path, *command[1:]), os.path.realpath(path)) if path is not None else None
+    for name in ("clang", "gcc", "cc"):
+        path = shutil.which(name)
+        if path is not None:
+            return Toolchain((path,), os.path.realpath(path))
+    spec = importlib.util.find_spec("ziglang")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        path = shutil.which("zig", path=folder)
+        if path is not None:
+            return Toolchain((path, "cc"), os.path.realpath(path))
+    return None
+
+
+def common_flags() -> tuple[str, ...]:
+    """The flags that every compiler is given."""
+    return FLAGS + TARGET_FLAGS.get(platform.machine(), ())
+
+
+def missing() -> str:
+    """Why there is no compiler, and what to do."""
+    named = config.CC()
+    if named is not None:
+        return f"HCQ_CC={named!r} is no program that can be run; unset it, or name a C compiler"
+    return f"no C compiler found (looked for clang, gcc, cc and the ziglang package); {HINT}"
+
+
+def compile_object(toolchain: Toolchain, source: str | bytes, flags: tuple[str, ...] = ()) -> Compiled:
+    """An object of C source. Blocks while the compiler runs. Raises CompileError with its log.
+
+    The compiler runs in an empty directory and without the variables that add include paths, so that the result depends
+    on nothing but the source, the flags and the compiler with its own headers.
+    """
+    data = source.encode("utf-8", "surrogatepass") if isinstance(source, str) else source
+    environment = {name: value for name, value in os.environ.items() if name not in HIDDEN_INPUTS}
+    environment["LC_ALL"] = "C"
+    with tempfile.TemporaryDirectory(prefix="hcq-") as folder:
+        command = [*toolchain.command, *toolchain.flags(), *flags, "-isystem", str(INCLUDE)]
+        command += ["-x", "c", "-c", "-", "-o", "out.o"]
+        try:
+            done = subprocess.run(
+                command, input=data, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder, env=environment,
+                check=False,
+            )  # fmt: skip
+        except OSError as error:
+            raise CompileError(f"cannot run {toolchain.command[0]}: {error.strerror}; {HINT}", source=source) from error
+        log = done.stdout.decode(errors="replace").strip()
+        if done.returncode != 0:
+            name = os.path.basename(toolchain.path)
+            how = f"exit status {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
+            raise CompileError(f"{name} refused the source ({how}):", log or "(it said nothing)", source)
+        return Compiled(Path(folder, "out.o").read_bytes(), log)
+
+
+def make_library(object_bytes: bytes) -> bytes:
+    """The library of an object: its functions found and typed from debug information, which is then dropped."""
+    obj = elf.Object(object_bytes)
+    return pack(obj.stripped(), functions_of(obj), obj.machine)
+
+
+def functions_of(obj: elf.Object) -> list[Function]:
+    """Every function that an object defines for others, and whether and how it can be launched."""
+    signatures = dwarf.signatures(obj)
+    has_barrier = any(symbol.name == "hcq_barrier" and symbol.section == 0 for symbol in obj.symbols)
+    kernel_kind = EntryKind.FIBERS if has_barrier else EntryKind.ITEMS
+    uses: dict[int, list[int]] = {}
+    functions = []
+    for symbol in obj.symbols:
+        if not symbol.is_function or not 0 < symbol.section < len(obj.sections):
+            continue
+        section = obj.sections[symbol.section]
+        kernel = section.name.startswith(KERNEL_SECTION)
+        signature = signatures.get(symbol.name)
+        refused = signature.refused if signature is not None else ""
+        if kernel and signature is not None and signature.returns:
+            refused = refused or "a kernel (HCQ_KERNEL) must return void"
+        if not kernel:
+            if section.number not in uses:
+                uses[section.number] = _group_uses(obj, section)
+            if any(symbol.value <= at < symbol.value + symbol.size for at in uses[section.number]):
+                refused = refused or "it uses work-groups (hcq.h) but isn't marked HCQ_KERNEL"
+        params = None if signature is None or refused else signature.params
+        function = Function(symbol.name, kernel_kind if kernel else EntryKind.PLAIN, params, refused)
+        if params and function.offsets()[-1] + params[-1].kind.size > MAX_ARGUMENT_BYTES:
+            function = function._replace(
+                params=None, refused=f"its arguments take more than {MAX_ARGUMENT_BYTES} bytes"
+            )
+        functions.append(function)
+    return functions
+
+
+@functools.cache
+def host_features() -> str:
+    """What this processor can do, as far as compilers look at it: part of every key."""
+    from hcq import _native
+
+    return f"{platform.machine()} {_native.cpu_features()}"
+
+
+def _group_uses(obj: elf.Object, section: elf.Section) -> list[int]:
+    """Offsets in a section where code asks for its work-group: hcq.h marks them by relocations without effect."""
+    none = (0,) if obj.machine == 62 else (0, 256)
+    uses = []
+    for offset, kind, symbol, _addend in obj.relocations(section):
+        if kind in none or obj.symbols[symbol].name == "hcq_barrier":
+            uses.append(offset)
+    return uses
