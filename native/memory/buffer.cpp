@@ -1,0 +1,471 @@
+// hcq.Buffer: creation, allocation, views, release. Copies and exports are in buffer_methods.cpp, what is rare
+// (pickling, texts, fill) in hcq/runtime/buffer.py. All of it runs with the GIL.
+#include "memory/buffer.hpp"
+
+#include <Python.h>
+#include <structmember.h>
+
+#include <vector>
+
+namespace hcq {
+
+PyTypeObject* Buffer_Type = nullptr;
+BufferObject* g_live_roots = nullptr;
+
+namespace {
+
+enum Argument {
+  kDevice,
+  kSize,
+  kDtype,
+  kOpaque,
+  kOptions,
+  kInitialValue,
+  kRefcount,
+  kBase,
+  kOffset,
+  kPreallocate,
+  kArguments
+};
+const char* const kKeywords[kArguments] = {"device",        "size",        "dtype", "opaque", "options",
+                                           "initial_value", "lb_refcount", "base",  "offset", "preallocate"};
+PyObject* g_keywords[kArguments];  // interned
+
+// Dead buffers kept for the next; exact type only.
+constexpr int kKept = 64;
+PyObject* g_kept[kKept];
+int g_kept_count = 0;
+
+// What a dtype argument means: the dtype to show, its item size, whether it is an image.
+struct DtypeEntry {
+  PyObject* given;  // strong: the address is the key
+  PyObject* dtype;
+  uint64_t itemsize;
+  PyObject* image_options;  // for images: the options they imply; else null
+};
+constexpr int kDtypes = 64;
+DtypeEntry g_dtypes[kDtypes];
+
+DtypeEntry* dtype_entry(PyObject* given) {
+  DtypeEntry& entry = g_dtypes[(reinterpret_cast<uintptr_t>(given) >> 4) % kDtypes];
+  if (entry.given == given) return &entry;
+  static PyObject* kept;
+  PyObject* describe = python_object("hcq.runtime.buffer", "describe_dtype", &kept);
+  PyObject* r = describe ? PyObject_CallOneArg(describe, given) : nullptr;
+  PyObject *dtype, *image_options;
+  unsigned long long itemsize;
+  if (!r || !PyArg_ParseTuple(r, "OKO", &dtype, &itemsize, &image_options)) {
+    Py_XDECREF(r);
+    return nullptr;
+  }
+  DtypeEntry old = entry;
+  entry = DtypeEntry{Py_NewRef(given), Py_NewRef(dtype), itemsize,
+                     image_options == Py_None ? nullptr : Py_NewRef(image_options)};
+  Py_DECREF(r);
+  // The old references go last: their finalizers may come back here.
+  Py_XDECREF(old.given);
+  Py_XDECREF(old.dtype);
+  Py_XDECREF(old.image_options);
+  return entry.given == given ? &entry : dtype_entry(given);
+}
+
+void link(BufferObject** head, BufferObject* b) {
+  b->previous = nullptr;
+  b->next = *head;
+  if (*head) (*head)->previous = b;
+  *head = b;
+  b->linked = true;
+}
+
+void unlink(BufferObject** head, BufferObject* b) {
+  if (!b->linked) return;
+  (b->previous ? b->previous->next : *head) = b->next;
+  if (b->next) b->next->previous = b->previous;
+  b->linked = false;
+}
+
+BufferObject* make(PyTypeObject* type) {
+  PyObject* o;
+  if (type == Buffer_Type && g_kept_count) {
+    o = g_kept[--g_kept_count];
+    PyObject_Init(o, type);
+    constexpr size_t head = sizeof(PyObject);
+    memset(reinterpret_cast<char*>(o) + head, 0, sizeof(BufferObject) - head);
+  } else if (!(o = type->tp_alloc(type, 0))) {
+    return nullptr;
+  }
+  as_buffer_object(o)->generation = g_generation;
+  return as_buffer_object(o);
+}
+
+// A view's handle on the memory of its (allocated) root.
+int materialize(BufferObject* self) {
+  BufferObject* root = self->base;
+  PyObject* handle = nullptr;
+  PyTypeObject* type = Py_TYPE(root->allocator);
+  if (PyType_IsSubtype(type, HostAllocator_Type) && hcq_buffer_check(root->buf) &&
+      _PyType_Lookup(type, names.offset) == _PyType_Lookup(HostAllocator_Type, names.offset)) {
+    handle = host_offset(reinterpret_cast<HCQBufferObject*>(root->buf), self->nbytes, self->offset);
+  } else {
+    PyObject* method = PyObject_GetAttr(root->allocator, names.offset);
+    if (!method) {
+      if (PyErr_ExceptionMatches(PyExc_AttributeError))
+        PyErr_Format(PyExc_ValueError, "the allocator of %U has no offset(): this device has no views", self->device);
+      return -1;
+    }
+    handle = PyObject_CallFunction(method, "OKK", root->buf, self->nbytes, self->offset);
+    Py_DECREF(method);
+  }
+  if (!handle) return -1;
+  if (self->buf || !root->buf) {  // another thread was here while Python ran
+    Py_DECREF(handle);
+    return 0;
+  }
+  self->buf = handle;
+  link(&root->views, self);
+  return 0;
+}
+
+int initialize(BufferObject* self, PyObject** v) {
+  if (self->device) {
+    PyErr_SetString(PyExc_RuntimeError, "a Buffer can't be initialised twice");
+    return -1;
+  }
+  DtypeEntry* dtype = dtype_entry(v[kDtype]);
+  if (!dtype) return -1;
+  self->dtype = Py_NewRef(dtype->dtype);
+  PyObject* options = v[kOptions];
+  if (options && options != Py_None)
+    self->options = Py_NewRef(options);
+  else
+    self->options = Py_NewRef(dtype->image_options ? dtype->image_options : Py_None);
+  uint64_t itemsize = dtype->itemsize, offset = 0;
+  if (!(self->device = canonical_name(v[kDevice]))) return -1;
+  if (!(self->record = record_of(self->device))) return -1;
+  self->survives_fork = self->record->survives_fork;
+  if (!to_u64(v[kSize], "size", &self->size)) return -1;
+  if (self->size == 0) {
+    PyErr_SetString(PyExc_ValueError, "a buffer must have at least one element, not 0");
+    return -1;
+  }
+  if (__builtin_mul_overflow(self->size, itemsize, &self->nbytes) || self->nbytes > INT64_MAX) {
+    PyErr_Format(PyExc_ValueError, "%llu elements of %llu bytes are more than a buffer can have (2**63 - 1 bytes)",
+                 static_cast<unsigned long long>(self->size), static_cast<unsigned long long>(itemsize));
+    return -1;
+  }
+  if (v[kRefcount] && v[kRefcount] != Py_None) {
+    self->lb_refcount = PyLong_AsLongLong(v[kRefcount]);
+    if (self->lb_refcount == -1 && PyErr_Occurred()) return -1;
+  }
+  if (v[kOffset] && v[kOffset] != Py_None && !to_u64(v[kOffset], "offset", &offset)) return -1;
+  PyObject* opaque = v[kOpaque] == Py_None ? nullptr : v[kOpaque];
+  PyObject* initial = v[kInitialValue] == Py_None ? nullptr : v[kInitialValue];
+  if (v[kBase] && v[kBase] != Py_None) {
+    if (!buffer_check(v[kBase])) {
+      PyErr_Format(PyExc_TypeError, "base must be a Buffer, not %.100s", Py_TYPE(v[kBase])->tp_name);
+      return -1;
+    }
+    if (opaque || initial) {
+      PyErr_SetString(PyExc_ValueError, "a view has its root's memory: it takes no opaque and no initial_value");
+      return -1;
+    }
+    BufferObject* from = as_buffer_object(v[kBase]);
+    if (!buffer_usable(from)) return -1;
+    if (from->device != self->device && PyObject_RichCompareBool(from->device, self->device, Py_EQ) != 1) {
+      PyErr_Format(PyExc_ValueError, "a view on %U can't share memory of a buffer on %U", self->device, from->device);
+      return -1;
+    }
+    if (offset > from->nbytes || self->nbytes > from->nbytes - offset) {
+      PyErr_Format(PyExc_ValueError,
+                   "a view of %llu bytes from byte %llu on reaches past the end of a buffer of %llu bytes",
+                   static_cast<unsigned long long>(self->nbytes), static_cast<unsigned long long>(offset),
+                   static_cast<unsigned long long>(from->nbytes));
+      return -1;
+    }
+    BufferObject* root = root_of(from);
+    self->base = reinterpret_cast<BufferObject*>(Py_NewRef(as_object(root)));
+    self->offset = from->offset + offset;
+    root->lb_refcount += self->lb_refcount;
+    return root->buf ? materialize(self) : 0;
+  }
+  if (offset) {
+    PyErr_SetString(PyExc_ValueError, "an offset needs a base: buf.view(size, dtype, offset) makes views");
+    return -1;
+  }
+  if (!opaque && !initial && !v[kPreallocate]) return 0;
+  int preallocate = opaque || initial ? 1 : PyObject_IsTrue(v[kPreallocate]);
+  if (preallocate <= 0) return preallocate;
+  if (buffer_allocate(self, opaque)) return -1;
+  return initial ? buffer_copyin(self, initial) : 0;
+}
+
+PyObject* vectorcall(PyObject* type, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  PyObject* values[kArguments] = {};
+  Py_ssize_t n = PyVectorcall_NARGS(nargsf), named = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  bool quick = n >= 3 && n <= kArguments;
+  for (Py_ssize_t i = 0; quick && i < n; ++i) values[i] = args[i];
+  for (Py_ssize_t k = 0; quick && k < named; ++k) {
+    PyObject* key = PyTuple_GET_ITEM(kwnames, k);
+    int i = static_cast<int>(n);
+    while (i < kArguments && key != g_keywords[i]) ++i;
+    quick = i < kArguments;
+    if (quick) values[i] = args[n + k];
+  }
+  if (!quick) {
+    for (PyObject*& value : values) value = nullptr;
+    if (!unpack(args, n, kwnames, kKeywords, kArguments, 3, "Buffer", values)) return nullptr;
+  }
+  BufferObject* self = make(reinterpret_cast<PyTypeObject*>(type));
+  if (self && initialize(self, values)) Py_CLEAR(self);
+  return as_object(self);
+}
+
+PyObject* create(PyTypeObject* type, PyObject*, PyObject*) { return as_object(make(type)); }
+
+int init(PyObject* o, PyObject* args, PyObject* kwargs) {
+  static const char* keywords[kArguments + 1];
+  for (int i = 0; i < kArguments; ++i) keywords[i] = kKeywords[i];
+  PyObject* v[kArguments] = {};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|OOOOOOO:Buffer", const_cast<char**>(keywords), &v[0], &v[1],
+                                   &v[2], &v[3], &v[4], &v[5], &v[6], &v[7], &v[8], &v[9]))
+    return -1;
+  return initialize(as_buffer_object(o), v);
+}
+
+void dealloc(PyObject* o) {
+  BufferObject* self = as_buffer_object(o);
+  if (self->weakrefs) PyObject_ClearWeakRefs(o);
+  if (self->buf) {
+    // Releasing may call a driver's Python: an exception under way in this thread is kept apart.
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    buffer_release(self);
+    PyErr_Restore(type, value, traceback);
+  }
+  Py_XDECREF(as_object(self->base));
+  Py_XDECREF(self->device);
+  Py_XDECREF(self->dtype);
+  Py_XDECREF(self->options);
+  Py_XDECREF(self->shape);
+  PyTypeObject* type = Py_TYPE(o);
+  if (type == Buffer_Type && g_kept_count < kKept)
+    g_kept[g_kept_count++] = o;
+  else
+    type->tp_free(o);
+  Py_DECREF(type);
+}
+
+PyObject* get_buf(PyObject* o, void*) {
+  BufferObject* self = as_buffer_object(o);
+  if (self->buf && (self->generation == g_generation || self->survives_fork)) return Py_NewRef(self->buf);
+  if (buffer_usable(self)) PyErr_SetString(PyExc_AttributeError, "this buffer is not allocated, so it has no _buf");
+  return nullptr;
+}
+
+PyObject* get_allocator(PyObject* o, void*) {
+  BufferObject* root = root_of(as_buffer_object(o));
+  if (root->allocator) return Py_NewRef(root->allocator);
+  PyErr_SetString(PyExc_AttributeError, "this buffer is not allocated, so it has no allocator");
+  return nullptr;
+}
+
+PyObject* get_root(PyObject* o, void*) { return Py_NewRef(as_object(root_of(as_buffer_object(o)))); }
+PyObject* get_base(PyObject* o, void*) {
+  BufferObject* base = as_buffer_object(o)->base;
+  return Py_NewRef(base ? as_object(base) : Py_None);
+}
+PyObject* get_refcount(PyObject* o, void*) { return PyLong_FromLongLong(root_of(as_buffer_object(o))->lb_refcount); }
+int set_refcount(PyObject* o, PyObject* value, void*) {
+  long long n = value ? PyLong_AsLongLong(value) : 0;
+  if (n == -1 && PyErr_Occurred()) return -1;
+  root_of(as_buffer_object(o))->lb_refcount = n;
+  return 0;
+}
+PyObject* get_options(PyObject* o, void*) {
+  PyObject* options = as_buffer_object(o)->options;
+  return Py_NewRef(options ? options : Py_None);
+}
+int set_options(PyObject* o, PyObject* value, void*) {
+  PyObject* before = as_buffer_object(o)->options;
+  as_buffer_object(o)->options = Py_NewRef(value ? value : Py_None);
+  Py_XDECREF(before);
+  return 0;
+}
+PyObject* get_shape(PyObject* o, void*) {
+  BufferObject* self = as_buffer_object(o);
+  return self->shape ? Py_NewRef(self->shape) : Py_BuildValue("(K)", static_cast<unsigned long long>(self->size));
+}
+// For hcq.array and hcq.empty, who checked that it fits.
+int set_shape(PyObject* o, PyObject* value, void*) {
+  if (!value || !PyTuple_Check(value)) {
+    PyErr_SetString(PyExc_TypeError, "a shape is a tuple of integers");
+    return -1;
+  }
+  PyObject* before = as_buffer_object(o)->shape;
+  as_buffer_object(o)->shape = Py_NewRef(value);
+  Py_XDECREF(before);
+  return 0;
+}
+
+PyGetSetDef getset[] = {
+    {"_buf", get_buf, nullptr, "The driver's handle on the memory; AttributeError while not allocated."},
+    {"allocator", get_allocator, nullptr, "The allocator the memory came from; AttributeError while not allocated."},
+    {"base", get_root, nullptr, "The root buffer: itself, unless this is a view."},
+    {"_base", get_base, nullptr, "The root buffer of a view, else None."},
+    {"lb_refcount", get_refcount, set_refcount, "A count that clients keep, one for a root and its views."},
+    {"_lb_refcount", get_refcount, set_refcount, "Another name of lb_refcount."},
+    {"options", get_options, set_options,
+     "BufferOptions or None; read when the memory is freed, free to change until then."},
+    {"shape", get_shape, nullptr, "The shape it was made with by hcq.array or hcq.empty, else (size,)."},
+    {"_shape", get_shape, set_shape, nullptr},
+    {nullptr},
+};
+
+PyMemberDef members[] = {
+    {"device", T_OBJECT_EX, offsetof(BufferObject, device), READONLY, "The device's canonical name."},
+    {"size", T_ULONGLONG, offsetof(BufferObject, size), READONLY, "Elements."},
+    {"nbytes", T_ULONGLONG, offsetof(BufferObject, nbytes), READONLY, "Bytes."},
+    {"offset", T_ULONGLONG, offsetof(BufferObject, offset), READONLY, "Bytes from the start of the root buffer."},
+    {"dtype", T_OBJECT_EX, offsetof(BufferObject, dtype), READONLY, "The type of an element."},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(BufferObject, weakrefs), READONLY, nullptr},
+    {nullptr},
+};
+
+PyType_Slot slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(create)},
+    {Py_tp_init, reinterpret_cast<void*>(init)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+    {Py_tp_methods, buffer_methods},
+    {Py_tp_getset, getset},
+    {Py_tp_members, members},
+    {Py_bf_getbuffer, reinterpret_cast<void*>(buffer_procs.bf_getbuffer)},
+    {Py_tp_doc,
+     const_cast<char*>(
+         "Buffer(device, size, dtype, opaque=None, options=None, initial_value=None, lb_refcount=0, base=None, "
+         "offset=0, "
+         "preallocate=False)\n--\n\n"
+         "Memory of `size` elements of `dtype` on `device` (a name).\n\n"
+         "Nothing is allocated and no device opened until it is asked for: `opaque` (a caller's memory as the driver\n"
+         "names it, kept alive, never freed by us), `initial_value` (bytes to copy in), `preallocate`, or allocate().\n"
+         "With `base` it is a view of that buffer from byte `offset` on. Threads may share a buffer; ordering what "
+         "they\n"
+         "do to its contents is theirs. In a forked child every use raises ForkedDeviceError.")},
+    {0, nullptr},
+};
+
+PyType_Spec spec = {"hcq.Buffer", sizeof(BufferObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+// Buffers of a device that is being closed: their memory goes, and using them raises.
+PyObject* close_buffers(PyObject*, PyObject* name) {
+  std::vector<BufferObject*> found;
+  for (BufferObject* b = g_live_roots; b; b = b->next)
+    if (b->generation == g_generation && PyObject_RichCompareBool(b->device, name, Py_EQ) == 1) {
+      Py_INCREF(as_object(b));
+      found.push_back(b);
+    }
+  for (BufferObject* b : found) {
+    b->closed = true;
+    buffer_release(b);
+    Py_DECREF(as_object(b));
+  }
+  Py_RETURN_NONE;
+}
+
+PyMethodDef functions[] = {
+    {"close_buffers", close_buffers, METH_O,
+     "close_buffers(name)\n--\n\nGive up the memory of all buffers on the device `name`; using them raises from now "
+     "on."},
+    {nullptr},
+};
+
+}  // namespace
+
+bool buffer_usable(BufferObject* self) {
+  if (self->generation != g_generation && !self->survives_fork) {
+    set_forked(self->generation, "a buffer");
+    return false;
+  }
+  if (!self->device) {
+    PyErr_SetString(PyExc_RuntimeError, "this Buffer was not initialised: a subclass must call super().__init__()");
+    return false;
+  }
+  if (root_of(self)->closed) {
+    PyErr_Format(PyExc_RuntimeError, "the device %U was closed, and with it this buffer: make a new one", self->device);
+    return false;
+  }
+  return true;
+}
+
+int buffer_allocate(BufferObject* self, PyObject* opaque) {
+  if (!buffer_usable(self)) return -1;
+  if (BufferObject* root = self->base) {
+    if (opaque) {
+      PyErr_SetString(PyExc_ValueError, "a view has its root's memory: it takes no opaque");
+      return -1;
+    }
+    if (!root->buf && buffer_allocate(root, nullptr)) return -1;
+    return self->buf ? 0 : materialize(self);
+  }
+  PyObject* device = open_device(self->device);
+  PyObject* allocator = device ? PyObject_GetAttr(device, names.allocator) : nullptr;
+  Py_XDECREF(device);
+  if (!allocator) return -1;
+  PyObject* options = self->options ? self->options : Py_None;
+  PyObject* buf = opaque ? Py_NewRef(opaque) : allocate_memory(allocator, self->nbytes, options);
+  if (!buf) {
+    Py_DECREF(allocator);
+    return -1;
+  }
+  if (self->buf) {  // another thread allocated it meanwhile
+    if (!opaque) release_memory(allocator, buf, self->nbytes, options);
+    Py_DECREF(buf);
+    Py_DECREF(allocator);
+    return 0;
+  }
+  self->buf = buf;
+  self->allocator = allocator;
+  self->owned = !opaque;
+  if (self->owned)
+    record_live(self->record, self->nbytes);
+  else
+    pin(buf);
+  link(&g_live_roots, self);
+  return 0;
+}
+
+void buffer_release(BufferObject* self) {
+  PyObject* buf = self->buf;
+  if (!buf) return;
+  if (self->base) {
+    unlink(&self->base->views, self);
+    self->buf = nullptr;
+    Py_DECREF(buf);
+    return;
+  }
+  while (self->views) buffer_release(self->views);
+  unlink(&g_live_roots, self);
+  PyObject* allocator = self->allocator;
+  self->buf = self->allocator = nullptr;
+  if (self->generation != g_generation && !self->survives_fork) return;  // inherited: left to the parent
+  if (self->owned) {
+    record_dead(self->record, self->nbytes);
+    release_memory(allocator, buf, self->nbytes, self->options ? self->options : Py_None);
+    Py_DECREF(buf);
+  } else {
+    unpin(buf);
+    release_caller_memory(allocator, buf);
+  }
+  Py_DECREF(allocator);
+}
+
+int init_buffer(PyObject* module) {
+  for (int i = 0; i < kArguments; ++i)
+    if (!(g_keywords[i] = PyUnicode_InternFromString(kKeywords[i]))) return -1;
+  PyObject* type = PyType_FromModuleAndSpec(module, &spec, nullptr);
+  if (!type) return -1;
+  Buffer_Type = reinterpret_cast<PyTypeObject*>(type);
+  Buffer_Type->tp_vectorcall = vectorcall;
+  return PyModule_AddFunctions(module, functions) || PyModule_AddObjectRef(module, "Buffer", type) ? -1 : 0;
+}
+
+}  // namespace hcq

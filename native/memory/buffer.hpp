@@ -1,0 +1,25 @@
+// What the files of hcq.Buffer share: buffer.cpp makes and allocates, buffer_methods.cpp copies and exports.
+#pragma once
+#include "memory/lru.hpp"
+
+namespace hcq {
+
+inline BufferObject* as_buffer_object(PyObject* o) { return reinterpret_cast<BufferObject*>(o); }
+inline PyObject* as_object(BufferObject* b) { return reinterpret_cast<PyObject*>(b); }
+inline BufferObject* root_of(BufferObject* b) { return b->base ? b->base : b; }
+
+// Allocates a root (with a caller's `opaque`, which may be null) or a view and its root; -1 with an exception.
+int buffer_allocate(BufferObject* self, PyObject* opaque);
+// Gives up the memory of a root, or a view's handle; never leaves an exception.
+void buffer_release(BufferObject* self);
+BufferObject* buffer_view(BufferObject* self, uint64_t size, PyObject* dtype, uint64_t offset);
+// The buffer is usable and allocated; else false with an exception that names what was tried.
+bool buffer_ready(BufferObject* self, const char* what);
+// Waits for the work queued on the buffer's device.
+int buffer_wait(BufferObject* self);
+int buffer_copyin(BufferObject* self, PyObject* source);
+
+extern PyMethodDef buffer_methods[];
+extern PyBufferProcs buffer_procs;
+
+}  // namespace hcq

@@ -1,0 +1,128 @@
+// Exports of host memory: the object behind every zero-copy view, which keeps the memory from being freed or reused.
+#include <Python.h>
+#include <structmember.h>
+
+#include <vector>
+
+#include "memory/internal.hpp"
+
+namespace hcq {
+
+namespace {
+
+struct ExportObject {
+  PyObject_HEAD PyObject* opaque;  // pinned; may be null
+  PyObject* owner;                 // may be null
+  Block* block;                    // may be null
+  uint64_t address, nbytes;
+  const char* format;
+  Py_ssize_t itemsize;
+  std::vector<Py_ssize_t>* shape;    // one entry a dimension,
+  std::vector<Py_ssize_t>* strides;  // in bytes
+  bool readonly;
+  uint32_t generation;
+};
+
+PyTypeObject* Export_Type;
+
+ExportObject* as_export(PyObject* o) { return reinterpret_cast<ExportObject*>(o); }
+
+void dealloc(PyObject* o) {
+  ExportObject* self = as_export(o);
+  if (self->generation == g_generation) {
+    block_unref(self->block);
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (self->opaque) unpin(self->opaque);
+    PyErr_Restore(type, value, traceback);
+    Py_XDECREF(self->owner);
+  }  // else inherited through fork: left alone
+  delete self->shape;
+  delete self->strides;
+  PyTypeObject* type = Py_TYPE(o);
+  type->tp_free(o);
+  Py_DECREF(type);
+}
+
+int getbuffer(PyObject* o, Py_buffer* view, int flags) {
+  ExportObject* self = as_export(o);
+  view->obj = nullptr;
+  if ((flags & PyBUF_WRITABLE) && self->readonly) {
+    PyErr_SetString(PyExc_BufferError, "this memory is read-only");
+    return -1;
+  }
+  int ndim = static_cast<int>(self->shape->size());
+  if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && (flags & PyBUF_C_CONTIGUOUS) != PyBUF_C_CONTIGUOUS &&
+      ndim > 1) {
+    PyErr_SetString(PyExc_BufferError, "this memory is C-contiguous, not Fortran-contiguous");
+    return -1;
+  }
+  view->buf = reinterpret_cast<void*>(self->address);
+  view->len = static_cast<Py_ssize_t>(self->nbytes);
+  view->readonly = self->readonly;
+  view->itemsize = self->itemsize;
+  view->format = flags & PyBUF_FORMAT ? const_cast<char*>(self->format) : nullptr;
+  view->ndim = flags & PyBUF_ND ? ndim : 1;
+  view->shape = flags & PyBUF_ND ? self->shape->data() : nullptr;
+  view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? self->strides->data() : nullptr;
+  view->suboffsets = nullptr;
+  view->internal = nullptr;
+  view->obj = Py_NewRef(o);
+  return 0;
+}
+
+PyType_Slot slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+    {Py_bf_getbuffer, reinterpret_cast<void*>(getbuffer)},
+    {Py_tp_doc, const_cast<char*>("Host memory as the buffer protocol shows it. Keeps it from being freed or reused.")},
+    {0, nullptr},
+};
+
+PyType_Spec spec = {"hcq._native.Export", sizeof(ExportObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+}  // namespace
+
+PyObject* export_new(PyObject* opaque, PyObject* owner, const ExportView& view) {
+  PyObject* o = Export_Type->tp_alloc(Export_Type, 0);
+  if (!o) return nullptr;
+  ExportObject* self = as_export(o);
+  self->generation = g_generation;
+  self->address = view.address;
+  self->nbytes = view.nbytes;
+  self->format = view.format;
+  self->itemsize = view.itemsize;
+  self->readonly = view.readonly;
+  self->shape = new std::vector<Py_ssize_t>();
+  if (view.shape) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(view.shape); ++i)
+      self->shape->push_back(PyLong_AsSsize_t(PyTuple_GET_ITEM(view.shape, i)));
+  } else {
+    self->shape->push_back(static_cast<Py_ssize_t>(view.nbytes) / view.itemsize);
+  }
+  self->strides = new std::vector<Py_ssize_t>(self->shape->size());
+  Py_ssize_t step = view.itemsize;
+  for (size_t i = self->shape->size(); i-- > 0;) {
+    (*self->strides)[i] = step;
+    step *= (*self->shape)[i];
+  }
+  self->owner = Py_XNewRef(owner);
+  if (opaque) {
+    pin(opaque);
+    self->opaque = opaque;
+    if (hcq_buffer_check(opaque)) {
+      self->block = reinterpret_cast<HCQBufferObject*>(opaque)->block;
+      block_ref(self->block);
+    }
+  }
+  return o;
+}
+
+int init_export(PyObject* module) {
+  PyObject* type = PyType_FromModuleAndSpec(module, &spec, nullptr);
+  if (!type) return -1;
+  Export_Type = reinterpret_cast<PyTypeObject*>(type);
+  return PyModule_AddObjectRef(module, "Export", type);
+}
+
+}  // namespace hcq

@@ -1,0 +1,422 @@
+// Arenas of 64 MiB hold runs of pages (best fit, coalesced); blocks under a page share slabs of 16 pages, one size a
+// slab; what is half an arena or more has a mapping of its own. One mutex guards it all: it is held for a search in a
+// tree.
+#include "memory/pool.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <set>
+#include <vector>
+
+namespace hcq {
+
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kChunk = 2ull << 20;   // populated at once; a huge page on x86-64 and aarch64
+constexpr uint64_t kArena = 64ull << 20;  // bytes of one arena
+constexpr uint32_t kPages = kArena / kPage;
+constexpr uint32_t kChunks = kArena / kChunk;
+constexpr uint64_t kBig = kArena / 2;  // from here on a mapping of its own
+constexpr uint32_t kSlabPages = 16;
+constexpr uint32_t kGrain = 64;  // alignment and step of sizes within slabs
+constexpr uint32_t kClasses = kPage / kGrain;
+constexpr uint64_t kReserve = 64ull << 20;  // left to the rest of the system when a large block is asked for
+
+// What a `place` points at, in its low bits.
+enum Tag : uintptr_t { kSlabTag = 1, kRunTag = 2, kBigTag = 3, kTagMask = 3 };
+
+struct alignas(8) Arena {
+  uint8_t* base = nullptr;
+  uint32_t used_pages = 0;
+  bool populated[kChunks] = {};
+  uint16_t chunk_used[kChunks] = {};  // pages in use, by chunk
+  // At the first page of a used run, and at both ends of a free one: its length. `is_free` tells which.
+  uint32_t length[kPages] = {};
+  bool is_free[kPages] = {};
+};
+
+struct alignas(8) Slab {
+  Arena* arena;
+  uint32_t page;
+  uint32_t slot_bytes;
+  uint32_t slots;
+  uint32_t free_slots;
+  uint64_t map[kSlabPages * kPage / kGrain / 64];  // a set bit is a free slot
+  Slab* previous = nullptr;                        // list of slabs of this class that have free slots
+  Slab* next = nullptr;
+  uint8_t* base() const { return arena->base + uint64_t{page} * kPage; }
+};
+
+struct alignas(8) Big {
+  uint64_t bytes;
+};
+
+struct FreeRun {
+  uint32_t pages;
+  uint8_t* address;
+  Arena* arena;
+  bool operator<(const FreeRun& o) const { return pages != o.pages ? pages < o.pages : address < o.address; }
+};
+
+uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+
+// Bytes that can be had without pushing the system into its out-of-memory killer; UINT64_MAX when it doesn't say.
+uint64_t available_bytes() {
+  uint64_t available = UINT64_MAX;
+  char line[256];
+  if (FILE* f = std::fopen("/proc/meminfo", "re")) {
+    unsigned long long kib;
+    while (std::fgets(line, sizeof line, f))
+      if (std::sscanf(line, "MemAvailable: %llu kB", &kib) == 1) available = kib * 1024;
+    std::fclose(f);
+  }
+  // A container's own limit (cgroup v2): page cache can be reclaimed, so it counts as available.
+  unsigned long long limit = 0, current = 0, inactive = 0, value;
+  if (FILE* f = std::fopen("/sys/fs/cgroup/memory.max", "re")) {
+    if (std::fscanf(f, "%llu", &limit) != 1) limit = 0;
+    std::fclose(f);
+  }
+  if (limit) {
+    if (FILE* f = std::fopen("/sys/fs/cgroup/memory.current", "re")) {
+      if (std::fscanf(f, "%llu", &current) != 1) current = 0;
+      std::fclose(f);
+    }
+    if (FILE* f = std::fopen("/sys/fs/cgroup/memory.stat", "re")) {
+      while (std::fgets(line, sizeof line, f))
+        if (std::sscanf(line, "inactive_file %llu", &value) == 1) inactive = value;
+      std::fclose(f);
+    }
+    uint64_t used = current > inactive ? current - inactive : 0;
+    uint64_t left = limit > used ? limit - used : 0;
+    if (left < available) available = left;
+  }
+  return available;
+}
+
+bool fits(uint64_t bytes) {
+  uint64_t available = available_bytes();
+  return available == UINT64_MAX || (available > kReserve && bytes <= available - kReserve);
+}
+
+// `bytes` of address space, aligned to a huge page, or nullptr.
+uint8_t* map_aligned(uint64_t bytes) {
+  if (bytes > UINT64_MAX / 2) return nullptr;
+  void* raw = mmap(nullptr, bytes + kChunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  uint64_t start = reinterpret_cast<uint64_t>(raw), aligned = round_up(start, kChunk);
+  if (aligned > start) munmap(raw, aligned - start);
+  uint64_t tail = start + bytes + kChunk - (aligned + bytes);
+  if (tail) munmap(reinterpret_cast<void*>(aligned + bytes), tail);
+  madvise(reinterpret_cast<void*>(aligned), bytes, MADV_HUGEPAGE);  // a hint: failing is no harm
+  return reinterpret_cast<uint8_t*>(aligned);
+}
+
+// Faults the pages in. Memory that others already use may lie among them, so contents are kept. False: no memory.
+bool populate(uint8_t* address, uint64_t bytes) {
+#ifndef MADV_POPULATE_WRITE
+  constexpr int MADV_POPULATE_WRITE = 23;  // Linux 5.14
+#endif
+  for (;;) {
+    if (madvise(address, bytes, MADV_POPULATE_WRITE) == 0) return true;
+    if (errno == EINTR || errno == EAGAIN) continue;
+    if (errno != EINVAL) return false;
+    break;
+  }
+  for (uint64_t at = 0; at < bytes; at += kPage) __atomic_fetch_or(address + at, 0, __ATOMIC_RELAXED);
+  return true;
+}
+
+class Pool {
+ public:
+  const uint32_t generation = g_generation;
+
+  void* alloc(uint64_t size, void** place) {
+    if (size >= kBig) return alloc_big(size, place);
+    if (size < kPage) return alloc_slot(static_cast<uint32_t>(round_up(size, kGrain)), place);
+    Arena* arena;
+    uint32_t page;
+    Chunks cold;
+    {
+      std::lock_guard<std::mutex> hold(mutex_);
+      if (!take_run(static_cast<uint32_t>(round_up(size, kPage) / kPage), &arena, &page, &cold)) return nullptr;
+    }
+    *place = tagged(arena, kRunTag);
+    void* address = arena->base + uint64_t{page} * kPage;
+    if (!warm(cold)) {
+      free(address, *place);
+      return nullptr;
+    }
+    return address;
+  }
+
+  void free(void* address, void* place) {
+    uintptr_t tag = reinterpret_cast<uintptr_t>(place) & kTagMask;
+    void* object = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(place) & ~kTagMask);
+    if (tag == kBigTag) {
+      Big* big = static_cast<Big*>(object);
+      munmap(address, big->bytes);
+      std::lock_guard<std::mutex> hold(mutex_);
+      big_bytes_ -= big->bytes;
+      --bigs_;
+      delete big;
+      return;
+    }
+    uint8_t* unmap = nullptr;
+    {
+      std::lock_guard<std::mutex> hold(mutex_);
+      if (tag == kSlabTag)
+        unmap = free_slot(static_cast<Slab*>(object), static_cast<uint8_t*>(address));
+      else
+        unmap = free_run(static_cast<Arena*>(object), page_of(static_cast<Arena*>(object), address));
+    }
+    if (unmap) munmap(unmap, kArena);
+  }
+
+  void trim() {
+    std::vector<uint8_t*> unmap;
+    {
+      std::lock_guard<std::mutex> hold(mutex_);
+      for (size_t i = arenas_.size(); i-- > 0;) {
+        Arena* arena = arenas_[i].get();
+        if (arena->used_pages == 0) {
+          unmap.push_back(drop_arena(arena));
+          continue;
+        }
+        // Under the lock, so that nobody is given a chunk while its pages go.
+        for (uint32_t c = 0; c < kChunks; ++c)
+          if (arena->populated[c] && arena->chunk_used[c] == 0) {
+            madvise(arena->base + c * kChunk, kChunk, MADV_DONTNEED);
+            arena->populated[c] = false;
+          }
+      }
+    }
+    for (uint8_t* base : unmap) munmap(base, kArena);
+  }
+
+  PoolStats stats() {
+    std::lock_guard<std::mutex> hold(mutex_);
+    PoolStats s{big_bytes_ + arenas_.size() * kArena, big_bytes_, big_bytes_, bigs_ + arenas_.size()};
+    for (auto& arena : arenas_) {
+      s.used += uint64_t{arena->used_pages} * kPage;
+      for (bool p : arena->populated) s.populated += p ? kChunk : 0;
+    }
+    return s;
+  }
+
+ private:
+  struct Chunks {  // a range of chunks of one arena that still have to be faulted in
+    uint8_t* address = nullptr;
+    uint64_t bytes = 0;
+  };
+
+  static void* tagged(void* p, Tag tag) { return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(p) | tag); }
+  static uint32_t page_of(Arena* arena, void* address) {
+    return static_cast<uint32_t>((static_cast<uint8_t*>(address) - arena->base) / kPage);
+  }
+  static bool warm(const Chunks& cold) { return cold.bytes == 0 || populate(cold.address, cold.bytes); }
+
+  void* alloc_big(uint64_t size, void** place) {
+    uint64_t bytes = round_up(size, kPage);
+    if (bytes < size || !fits(bytes)) return nullptr;
+    uint8_t* address = map_aligned(bytes);
+    if (!address) return nullptr;
+    Big* big = new (std::nothrow) Big{bytes};
+    if (!big || !populate(address, bytes)) {
+      delete big;
+      munmap(address, bytes);
+      return nullptr;
+    }
+    std::lock_guard<std::mutex> hold(mutex_);
+    big_bytes_ += bytes;
+    ++bigs_;
+    *place = tagged(big, kBigTag);
+    return address;
+  }
+
+  void* alloc_slot(uint32_t bytes, void** place) {
+    Chunks cold;
+    uint8_t* address;
+    {
+      std::lock_guard<std::mutex> hold(mutex_);
+      Slab*& list = slabs_[bytes / kGrain - 1];
+      if (!list) {
+        Arena* arena;
+        uint32_t page;
+        if (!take_run(kSlabPages, &arena, &page, &cold)) return nullptr;
+        Slab* slab = new Slab{arena, page, bytes, static_cast<uint32_t>(kSlabPages * kPage / bytes), 0, {}};
+        slab->free_slots = slab->slots;
+        for (uint32_t i = 0; i < slab->slots; ++i) slab->map[i / 64] |= 1ull << (i % 64);
+        list = slab;
+      }
+      Slab* slab = list;
+      uint32_t word = 0;
+      while (!slab->map[word]) ++word;
+      uint32_t bit = static_cast<uint32_t>(__builtin_ctzll(slab->map[word]));
+      slab->map[word] &= slab->map[word] - 1;
+      if (--slab->free_slots == 0) unlink(slab);
+      address = slab->base() + uint64_t{word * 64 + bit} * slab->slot_bytes;
+      *place = tagged(slab, kSlabTag);
+    }
+    if (!warm(cold)) {
+      free(address, *place);
+      return nullptr;
+    }
+    return address;
+  }
+
+  uint8_t* free_slot(Slab* slab, uint8_t* address) {
+    uint32_t slot = static_cast<uint32_t>((address - slab->base()) / slab->slot_bytes);
+    slab->map[slot / 64] |= 1ull << (slot % 64);
+    if (slab->free_slots++ == 0) {
+      Slab*& list = slabs_[slab->slot_bytes / kGrain - 1];
+      slab->previous = nullptr;
+      slab->next = list;
+      if (list) list->previous = slab;
+      list = slab;
+    }
+    if (slab->free_slots < slab->slots) return nullptr;
+    unlink(slab);
+    uint8_t* unmap = free_run(slab->arena, slab->page);
+    delete slab;
+    return unmap;
+  }
+
+  void unlink(Slab* slab) {
+    if (slab->previous)
+      slab->previous->next = slab->next;
+    else
+      slabs_[slab->slot_bytes / kGrain - 1] = slab->next;
+    if (slab->next) slab->next->previous = slab->previous;
+  }
+
+  bool take_run(uint32_t pages, Arena** out_arena, uint32_t* out_page, Chunks* cold) {
+    auto it = free_.lower_bound(FreeRun{pages, nullptr, nullptr});
+    if (it == free_.end()) {
+      if (!add_arena()) return false;
+      it = free_.lower_bound(FreeRun{pages, nullptr, nullptr});
+    }
+    FreeRun run = *it;
+    free_.erase(it);
+    Arena* arena = run.arena;
+    uint32_t page = page_of(arena, run.address);
+    arena->is_free[page] = arena->is_free[page + run.pages - 1] = false;
+    if (run.pages > pages) put_free(arena, page + pages, run.pages - pages);
+    arena->length[page] = pages;
+    count(arena, page, pages, 1);
+    uint32_t first = kChunks, last = 0;
+    for (uint32_t c = page * kPage / kChunk; c <= (page + pages - 1) * kPage / kChunk; ++c)
+      if (!arena->populated[c]) {
+        arena->populated[c] = true;
+        if (first == kChunks) first = c;
+        last = c;
+      }
+    if (first != kChunks) *cold = Chunks{arena->base + first * kChunk, (last - first + 1) * kChunk};
+    *out_arena = arena;
+    *out_page = page;
+    return true;
+  }
+
+  // Returns the base of an arena to unmap (outside of the lock), or nullptr.
+  uint8_t* free_run(Arena* arena, uint32_t page) {
+    uint32_t pages = arena->length[page];
+    count(arena, page, pages, -1);
+    if (page + pages < kPages && arena->is_free[page + pages]) {
+      uint32_t after = arena->length[page + pages];
+      take_free(arena, page + pages, after);
+      pages += after;
+    }
+    if (page > 0 && arena->is_free[page - 1]) {
+      uint32_t before = arena->length[page - 1];
+      take_free(arena, page - before, before);
+      page -= before;
+      pages += before;
+    }
+    put_free(arena, page, pages);
+    // One empty arena is kept, so that a program that frees and allocates all it has doesn't map each time.
+    if (arena->used_pages) return nullptr;
+    for (auto& other : arenas_)
+      if (other.get() != arena && other->used_pages == 0) return drop_arena(arena);
+    return nullptr;
+  }
+
+  void put_free(Arena* arena, uint32_t page, uint32_t pages) {
+    arena->length[page] = arena->length[page + pages - 1] = pages;
+    arena->is_free[page] = arena->is_free[page + pages - 1] = true;
+    free_.insert(FreeRun{pages, arena->base + page * kPage, arena});
+  }
+
+  void take_free(Arena* arena, uint32_t page, uint32_t pages) {
+    free_.erase(FreeRun{pages, arena->base + page * kPage, arena});
+    arena->is_free[page] = arena->is_free[page + pages - 1] = false;
+  }
+
+  void count(Arena* arena, uint32_t page, uint32_t pages, int sign) {
+    constexpr uint32_t kPerChunk = kChunk / kPage;
+    arena->used_pages += static_cast<uint32_t>(sign) * pages;
+    for (uint32_t at = page, end = page + pages; at < end;) {
+      uint32_t stop = std::min((at / kPerChunk + 1) * kPerChunk, end);
+      arena->chunk_used[at / kPerChunk] += static_cast<uint16_t>(sign * static_cast<int>(stop - at));
+      at = stop;
+    }
+  }
+
+  bool add_arena() {
+    if (!fits(kChunk)) return false;
+    uint8_t* base = map_aligned(kArena);
+    if (!base) return false;
+    arenas_.push_back(std::make_unique<Arena>());
+    Arena* arena = arenas_.back().get();
+    arena->base = base;
+    put_free(arena, 0, kPages);
+    return true;
+  }
+
+  uint8_t* drop_arena(Arena* arena) {
+    uint8_t* base = arena->base;
+    take_free(arena, 0, kPages);
+    for (size_t i = 0; i < arenas_.size(); ++i)
+      if (arenas_[i].get() == arena) {
+        arenas_.erase(arenas_.begin() + static_cast<std::ptrdiff_t>(i));
+        break;
+      }
+    return base;
+  }
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Arena>> arenas_;
+  std::set<FreeRun> free_;
+  Slab* slabs_[kClasses] = {};
+  uint64_t big_bytes_ = 0;
+  uint64_t bigs_ = 0;
+};
+
+// Replaced by a fresh one in a forked child; the old one is leaked, since its mutex may be held for ever.
+std::atomic<Pool*> g_pool{nullptr};
+
+Pool& pool() {
+  // acquire: pairs with the exchange of the thread that made it
+  Pool* p = g_pool.load(std::memory_order_acquire);
+  while (!p || p->generation != g_generation) {
+    Pool* fresh = new Pool();
+    if (g_pool.compare_exchange_strong(p, fresh, std::memory_order_acq_rel)) return *fresh;
+    delete fresh;
+  }
+  return *p;
+}
+
+}  // namespace
+
+void* pool_alloc(uint64_t size, void** place) { return pool().alloc(size, place); }
+void pool_free(void* address, void* place) { pool().free(address, place); }
+void pool_trim() { pool().trim(); }
+PoolStats pool_stats() { return pool().stats(); }
+
+}  // namespace hcq
