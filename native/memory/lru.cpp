@@ -24,7 +24,7 @@ PyObject* g_default_options;                      // BufferOptions()
 PyObject* default_options() {
   if (g_default_options) return g_default_options;
   static PyObject* type;
-  PyObject* cls = python_object("hcq.runtime.buffer", "BufferOptions", &type);
+  PyObject* cls = python_object("hcq.runtime.options", "BufferOptions", &type);
   if (cls) g_default_options = PyObject_CallNoArgs(cls);
   return g_default_options;
 }
