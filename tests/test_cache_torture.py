@@ -14,7 +14,7 @@ import pytest
 from hcq import cache
 
 WRITERS = 8
-ROUNDS = 1000
+ROUNDS = 600
 SOURCES = 12
 
 WRITER = """

@@ -357,7 +357,9 @@ def test_a_lost_device_tells_every_waiter_the_first_cause_and_its_command(dev):
     other.synchronize()
     done = other.signal_t()
     other.enqueue(
-        lambda timeline, value: other.hw_compute_queue_t().wait(timeline, value - 1).signal(done, 1).signal(timeline, value)
+        lambda timeline, value: (
+            other.hw_compute_queue_t().wait(timeline, value - 1).signal(done, 1).signal(timeline, value)
+        )
     )
     other.run()
     other.synchronize()

@@ -56,7 +56,9 @@ def test_work_of_many_threads_and_both_queues_sets_the_values_in_order(dev):
             work(dev, kind)
 
     threads = [
-        threading.Thread(target=launch, args=(kind,)) for kind in ("hw_compute_queue_t", "hw_copy_queue_t") for _ in "12"
+        threading.Thread(target=launch, args=(kind,))
+        for kind in ("hw_compute_queue_t", "hw_copy_queue_t")
+        for _ in "12"
     ]
     for thread in threads:
         thread.start()

@@ -104,7 +104,9 @@ class Compiled:
     @property
     def info(self) -> Mapping[str, object]:
         """What this device is, in words and numbers: name, driver, limits, and whatever the driver adds."""
-        facts: dict[str, object] = {"name": self.dname, "driver": type(self).__module__.rpartition(".drivers.")[2]}
+        module = type(self).__module__
+        driver = module.removeprefix("hcq.drivers.").partition(".")[0] if module.startswith("hcq.drivers.") else module
+        facts: dict[str, object] = {"name": self.dname, "driver": driver}
         facts.update(self._info())
         facts["limits"] = self.limits._asdict()
         return facts

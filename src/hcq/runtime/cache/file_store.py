@@ -97,8 +97,8 @@ class FileStore:
                     return False
                 os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
                 _replace(path, pieces)
-            except FileNotFoundError:
-                continue
+            except (FileNotFoundError, FileExistsError):
+                continue  # mkdir says the latter of a directory that went while it looked
             except OSError as error:
                 self._warn("can't be written (%s); libraries are kept in memory only", error)
                 return False
