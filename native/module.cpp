@@ -1,15 +1,21 @@
 // The extension module hcq._native: collects what the other files define. No logic lives here.
 #include <nanobind/nanobind.h>
 
-#include "core/base.hpp"
+#include "core/lifecycle.hpp"
 #include "cpu/bindings.hpp"
 #include "memory/memory.hpp"
+#include "python/common.hpp"
+#include "python/functions.hpp"
 
 namespace nb = nanobind;
 
 NB_MODULE(_native, m) {
   m.doc() = "Native parts of hcq: signals, queues, the command processor, memory, launches.";
-  hcq::install_fork_handler();
-  if (hcq::init_memory(m.ptr())) throw nb::python_error();
+  hcq::prepare_for_fork();
+  PyObject* module = m.ptr();
+  if (hcq::init_signal(module) < 0 || hcq::init_device(module) < 0 || hcq::init_program(module) < 0 ||
+      hcq::init_command_queue(module) < 0 || hcq::init_memory(module) < 0)
+    throw nb::python_error();
+  hcq::init_native_functions(m);
   hcq::bind_cpu(m);
 }

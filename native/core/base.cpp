@@ -1,8 +1,7 @@
-// The process generation and the few things of base.hpp that are too long to inline.
+// Process generation: raised in a forked child, where every subsystem then gets fresh state.
 #include "core/base.hpp"
 
 #include <pthread.h>
-#include <sched.h>
 #include <unistd.h>
 
 namespace hcq {
@@ -11,25 +10,24 @@ uint32_t g_generation = 0;
 int g_parent_pid = 0;
 
 namespace {
+constexpr int kMaxHandlers = 16;
+void (*g_handlers[kMaxHandlers])();
+int g_handler_count = 0;
 
-int g_pid = 0;  // this process, as last seen
-
-void enter_child() {
-  g_parent_pid = g_pid;
-  g_pid = static_cast<int>(getpid());
+void in_child() {
   ++g_generation;
+  g_parent_pid = getppid();
+  for (int i = 0; i < g_handler_count; ++i) g_handlers[i]();
 }
-
 }  // namespace
 
 void install_fork_handler() {
-  static bool installed = false;
-  if (installed) return;
-  installed = true;
-  g_pid = static_cast<int>(getpid());
-  pthread_atfork(nullptr, nullptr, enter_child);
+  static bool done = pthread_atfork(nullptr, nullptr, in_child) == 0;
+  (void)done;
 }
 
-void yield_thread() { sched_yield(); }
+void at_fork_in_child(void (*fn)()) {
+  if (g_handler_count < kMaxHandlers) g_handlers[g_handler_count++] = fn;
+}
 
 }  // namespace hcq

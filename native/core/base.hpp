@@ -16,6 +16,8 @@ namespace hcq {
 extern uint32_t g_generation;
 extern int g_parent_pid;  // the process that forked last; 0 in a process that was not forked by us
 void install_fork_handler();
+// Calls fn in every forked child, before anything else of ours runs there; it gives a subsystem fresh state.
+void at_fork_in_child(void (*fn)());
 
 // CLOCK_MONOTONIC in ns: the clock of time.perf_counter_ns on Linux.
 inline uint64_t now_ns() {
@@ -43,6 +45,7 @@ class SpinLock {
     for (unsigned n = 0; !try_lock(); ++n) n < 200 ? cpu_relax() : yield_thread();
   }
   void unlock() { held_.store(false, std::memory_order_release); }
+  bool held() const { return held_.load(std::memory_order_acquire); }
 
  private:
   std::atomic<bool> held_{false};

@@ -17,7 +17,11 @@ class Stamp {
  public:
   Stamp() = default;
   Stamp(Stamp&&) noexcept = default;
-  Stamp& operator=(Stamp&&) noexcept = default;
+  Stamp& operator=(Stamp&& other) noexcept {
+    std::swap(positions_, other.positions_);  // the other's destructor lets go of what we held
+    std::swap(generation_, other.generation_);
+    return *this;
+  }
   Stamp(const Stamp&) = delete;
   Stamp& operator=(const Stamp&) = delete;
   ~Stamp();
@@ -39,4 +43,5 @@ void retire_object(PyObject* object);
 // Runs what is due. Called by submits, allocations and synchronize; cheap when nothing is pending. Needs the GIL.
 void run_retired();
 
+void retire_after_fork();
 }  // namespace hcq

@@ -52,4 +52,5 @@ void signal_set(SignalMemory&, uint64_t value);                                 
 void signal_fail(SignalMemory&, uint64_t error, uint64_t first, uint64_t last);  // mark failed, wake, resume
 void signal_wake(SignalMemory&);                                                 // sleepers and blocked queues
 
+void signals_after_fork();
 }  // namespace hcq

@@ -6,7 +6,8 @@ What does not live here: finding out that a device failed (the driver's `lose`).
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+import itertools
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hcq.errors import DeviceLost, SignalTimeout
 
@@ -81,3 +82,33 @@ def _setters(signal: Any) -> Iterator[str]:
                         wait = _open_wait(submits[0])
                         state = f"stands at {wait}" if wait else f"is at submit {submits[0].number}"
                         yield f"{_where(lane)} sets it to {args[1]} in submit {submit.number}, and {state}"
+
+
+_causes: dict[int, BaseException] = {}
+_tokens = itertools.count(1)
+
+
+def keep_cause(error: BaseException) -> int:
+    """A number for an exception that native code is to name as the cause of a failure; it may travel in packets."""
+    token = next(_tokens)
+    _causes[token] = error
+    return token
+
+
+def from_native(error: int) -> DeviceLost:
+    """The error for a native fault record (a signal's or device's error word), with the first cause."""
+    from hcq import _native
+
+    known = _native.fault_info(error)
+    if known is None:
+        process_id = error >> 32
+        return DeviceLost(
+            f"what process {process_id} was to signal failed there; its own error tells why", cause="another process"
+        )
+    device, command, message, token = known
+    return lost(device, _causes.get(token, message), command)
+
+
+def raise_fault(error: int) -> NoReturn:
+    """Raise what a native fault record stands for."""
+    raise from_native(error)

@@ -14,7 +14,8 @@ import time
 from decimal import Decimal
 from typing import Any
 
-from hcq.queues import faults
+from hcq import _native
+from hcq.queues import awaiting, faults
 from hcq.runtime import process
 
 _SPINS = 20
@@ -151,3 +152,17 @@ def check_signal(signal: Any) -> Any:
     if not hasattr(signal, "timestamp") or not hasattr(signal, "value"):
         raise TypeError(f"expected a signal, such as dev.signal_t() makes, not {signal!r}")
     return signal
+
+
+class HCQSignal(_native.Signal):
+    """A signal in 64 bytes of shared memory: what native queues, host threads, tasks and other processes order work by.
+
+    `HCQSignal(value=0, memory=None)`: `memory` places it in 64 writable bytes, aligned to 8, of a host or `shm:`
+    buffer; whoever places one at the same bytes, in this process or another, has the same signal. Threads may share it.
+    """
+
+    __slots__ = ()
+
+    async def reached(self, value: int) -> None:
+        """Wait, in a task, until the value is at least `value`. Raises DeviceLost where it will never come."""
+        await awaiting.reached(self, check_value(value))

@@ -1,0 +1,124 @@
+// The packets of a queue: what the command processor reads. Sizes in units of 64 bytes; a packet never crosses a
+// segment.
+#pragma once
+#include "core/base.hpp"
+
+namespace hcq {
+
+struct Program;
+struct Signal;
+struct BoundCommands;
+
+constexpr uint32_t kUnit = 64;
+constexpr uint32_t kMaxInlineArguments = 4096;  // bytes of kernargs that a packet carries
+
+enum class PacketType : uint16_t { link, exec, copy, signal, wait, timestamp, barrier, indirect };
+
+enum PacketFlags : uint32_t {
+  kEndOfSubmit = 1,   // a submit that failed is dropped up to here
+  kWaitPrevious = 2,  // first wait for signal >= value - 1, whatever error it carries (own timeline)
+  kCompletes = 4,     // set `signal` to `value` afterwards
+  kExternalArgs = 8,  // exec: the kernargs are at `arguments`, not inline
+  kTimed = 16,        // write start and end to `timing`
+};
+
+struct PacketHeader {
+  PacketType type;
+  uint16_t units;
+  uint32_t flags;
+  uint64_t record;  // numbers only; names sit in side tables
+};
+
+// Start and end of a command in ns on CLOCK_MONOTONIC. Held by the packet and by who asked for it.
+struct Timing {
+  std::atomic<uint32_t> refs{2};
+  uint64_t start = 0, end = 0;
+  void release() {
+    // acq_rel: the last holder frees what the other one wrote
+    if (refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+};
+
+struct ExecPacket {
+  PacketHeader header;
+  Program* program;
+  Signal* signal;
+  uint64_t value;
+  uint32_t groups[3];
+  uint32_t items[3];
+  // 64 bytes; then (kTimed | kExternalArgs) one unit of ExecExtra, then the inline kernargs
+};
+static_assert(sizeof(ExecPacket) == kUnit, "an exec packet's head is one unit");
+
+struct alignas(64) ExecExtra {
+  Timing* timing;
+  const uint8_t* arguments;
+};
+
+struct CopyPacket {
+  PacketHeader header;
+  uint64_t destination, source, bytes;
+  Signal* signal;
+  uint64_t value;
+  Timing* timing;
+};
+static_assert(sizeof(CopyPacket) == kUnit, "a copy packet is one unit");
+
+struct alignas(64) SignalPacket {  // signal, wait, timestamp, barrier
+  PacketHeader header;
+  Signal* signal;
+  uint64_t value;
+};
+static_assert(sizeof(SignalPacket) == kUnit, "a signal packet is one unit");
+
+// One change of a bound queue's command, applied by the consumer when it reaches the submit that carries it.
+struct Patch {
+  uint32_t offset;  // units from the start of the bound commands
+  uint32_t what;    // PatchKind
+  union {
+    struct {
+      Signal* signal;
+      uint64_t value;
+    } signal;
+    struct {
+      uint32_t groups[3], items[3];
+    } sizes;
+    struct {
+      uint64_t destination, source;
+    } copy;
+  };
+};
+static_assert(sizeof(Patch) == 32, "two patches a unit");
+enum PatchKind : uint32_t {
+  kPatchSignal = 1,
+  kPatchValue = 2,
+  kPatchGroups = 4,
+  kPatchItems = 8,
+  kPatchDest = 16,
+  kPatchSource = 32
+};
+
+struct alignas(64) IndirectPacket {
+  PacketHeader header;
+  BoundCommands* commands;
+  uint32_t patches;  // how many
+  uint32_t reserved;
+  Patch* patch_list;  // null: they follow inline; else malloc'ed, freed by the consumer
+};
+static_assert(sizeof(IndirectPacket) == kUnit, "an indirect packet's head is one unit");
+
+// Commands moved into memory of their own by bind(). Reference counted by the command queue object and retirement.
+struct BoundCommands {
+  std::atomic<uint32_t> refs{1};
+  uint8_t* memory = nullptr;  // 64-byte aligned
+  uint32_t units = 0;
+};
+
+// Applies one patch to the packet that starts at `packet`.
+void apply_patch(uint8_t* packet, const Patch& patch);
+
+inline uint8_t* inline_arguments(ExecPacket* p) {
+  return reinterpret_cast<uint8_t*>(p) + kUnit * ((p->header.flags & (kTimed | kExternalArgs)) ? 2 : 1);
+}
+
+}  // namespace hcq

@@ -1,0 +1,364 @@
+// The command processor: step() runs the packets of one queue. Resumable; all state is in the queue.
+#include <cstdlib>
+#include <cstring>
+
+#include "core/device.hpp"
+#include "core/program.hpp"
+#include "core/queue_list.hpp"
+#include "core/scheduler.hpp"
+
+namespace hcq {
+
+namespace {
+constexpr uint64_t kShort = 100000;         // ns: what a waiting thread may run itself
+constexpr uint64_t kSpread = 15000;         // ns: launches longer than this are spread over threads
+constexpr uint64_t kSpreadBytes = 1 << 20;  // copies larger than this are
+constexpr uint64_t kCopyChunk = 256 << 10;
+constexpr uint64_t kHelperCopy = 256 << 10;  // bytes a waiting thread copies itself
+
+uint8_t* current(Queue* q) {
+  if (q->nested) return q->nested->memory + static_cast<size_t>(q->nested_offset) * kUnit;
+  for (;;) {
+    uint8_t* p = q->read_segment->data + static_cast<size_t>(q->read_offset) * kUnit;
+    auto* h = reinterpret_cast<PacketHeader*>(p);
+    if (h->type != PacketType::link) return p;
+    Segment* done = q->read_segment;
+    q->read_segment = reinterpret_cast<Segment*>(h->record);
+    q->read_offset = 0;
+    queue_give_segment(q, done);
+  }
+}
+
+// Past the current packet. The store to `done` comes last: what it covers may be released by whoever sees it.
+void advance(Queue* q, const PacketHeader* h) {
+  if (q->nested) {
+    q->nested_offset += h->units;
+    if (q->nested_offset < q->nested->units) return;
+    q->nested = nullptr;
+    h = reinterpret_cast<PacketHeader*>(current(q));
+  }
+  if (h->flags & kEndOfSubmit) q->dropping = 0;
+  q->read_offset += h->units;
+  q->read_position += h->units;
+  q->done.value.store(q->read_position, std::memory_order_release);
+}
+
+void run_exec_groups(const Job& job, uint64_t first, uint64_t last) {
+  run_groups(*job.program, job.arguments, job.groups, job.items, first, last);
+}
+
+void run_copy(const Job& job, uint64_t first, uint64_t last) {
+  uint64_t from = first * kCopyChunk, to = last * kCopyChunk;
+  if (to > job.bytes) to = job.bytes;
+  std::memcpy(reinterpret_cast<void*>(job.destination + from), reinterpret_cast<void*>(job.source + from), to - from);
+}
+
+// Marks what a dropped packet was to signal as failed. A device that is well still advances its own timeline.
+void drop_signal(Queue* q, Signal* s, uint64_t value, uint64_t error, bool own) {
+  Device* d = q->device;
+  bool lost = d->fault.load(std::memory_order_acquire) != 0;
+  signal_fail(*s->memory, error, value, lost ? UINT64_MAX : value);
+  if (!lost && (own || s == d->timeline.signal)) signal_set(*s->memory, value);
+}
+
+void start_indirect(Queue* q, IndirectPacket* p) {
+  const Patch* list = p->patch_list ? p->patch_list : reinterpret_cast<const Patch*>(p + 1);
+  for (uint32_t i = 0; i < p->patches; ++i)
+    apply_patch(p->commands->memory + static_cast<size_t>(list[i].offset) * kUnit, list[i]);
+  std::free(p->patch_list);
+  p->patch_list = nullptr;
+  p->patches = 0;
+  q->nested = p->commands;
+  q->nested_offset = 0;
+}
+
+// Drops the current packet (or enters the nested ones, to drop them).
+void drop(Queue* q, uint8_t* packet, uint64_t error) {
+  auto* h = reinterpret_cast<PacketHeader*>(packet);
+  switch (h->type) {
+    case PacketType::indirect: {
+      auto* p = reinterpret_cast<IndirectPacket*>(packet);
+      start_indirect(q, p);
+      return;
+    }
+    case PacketType::signal: {
+      auto* p = reinterpret_cast<SignalPacket*>(packet);
+      drop_signal(q, p->signal, p->value, error, false);
+      break;
+    }
+    case PacketType::exec: {
+      auto* p = reinterpret_cast<ExecPacket*>(packet);
+      if (h->flags & kTimed) reinterpret_cast<ExecExtra*>(packet + kUnit)->timing->release();
+      if (h->flags & kCompletes) drop_signal(q, p->signal, p->value, error, true);
+      break;
+    }
+    case PacketType::copy: {
+      auto* p = reinterpret_cast<CopyPacket*>(packet);
+      if (h->flags & kTimed) p->timing->release();
+      if (h->flags & kCompletes) drop_signal(q, p->signal, p->value, error, true);
+      break;
+    }
+    default:
+      break;
+  }
+  advance(q, h);
+}
+
+uint64_t failure(Queue* q) {
+  uint64_t lost = q->device->fault.load(std::memory_order_acquire);
+  return lost ? lost : q->dropping;
+}
+
+// What follows the work of an exec or copy packet: times, the signal, the next packet.
+void complete(Queue* q, uint8_t* packet, uint64_t start, uint64_t end) {
+  auto* h = reinterpret_cast<PacketHeader*>(packet);
+  q->exec_program.store(nullptr, std::memory_order_relaxed);
+  Signal* signal;
+  uint64_t value;
+  Timing* timing = nullptr;
+  if (h->type == PacketType::exec) {
+    auto* p = reinterpret_cast<ExecPacket*>(packet);
+    signal = p->signal;
+    value = p->value;
+    if (h->flags & kTimed) timing = reinterpret_cast<ExecExtra*>(packet + kUnit)->timing;
+  } else {
+    auto* p = reinterpret_cast<CopyPacket*>(packet);
+    signal = p->signal;
+    value = p->value;
+    if (h->flags & kTimed) timing = p->timing;
+  }
+  if (timing) {
+    timing->start = start;
+    timing->end = end;
+    timing->release();
+  }
+  if (h->flags & kCompletes) signal_set(*signal->memory, value);
+  advance(q, h);
+}
+
+enum class Did : uint8_t { next, blocked, pending, refused, again };
+
+// Blocks the queue on (signal, value) unless that is reached by now.
+Did wait_for(Queue* q, Signal* s, uint64_t value, bool own) {
+  block(q, s, value);
+  // The entry is in the list now: either the setter sees it, or we see the value.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  bool ready = own ? s->memory->value.load(std::memory_order_acquire) >= value
+                   : signal_reached(*s->memory, value) != Reached::no;
+  if (!ready && !q->device->fault.load(std::memory_order_acquire)) return Did::blocked;
+  unblock(q);
+  return Did::again;
+}
+
+// Runs an exec or copy as a job over several threads. When others are still at it, whoever finishes last inherits the
+// step lock and goes on with the queue; this thread must not touch it any more.
+Did spread(Queue* q, Job* job, unsigned threads) {
+  q->job = job;
+  q->job_start = now_ns();
+  job_open(job, threads - 1);
+  if (!job_run(job, true)) return Did::pending;
+  q->job = nullptr;
+  if (job->program)
+    const_cast<Program*>(job->program)
+        ->last_ns.store(job->busy_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  job_release(job);
+  return Did::next;
+}
+
+Did run_exec(Queue* q, uint8_t* packet, bool helper) {
+  auto* p = reinterpret_cast<ExecPacket*>(packet);
+  uint32_t flags = p->header.flags;
+  Program* program = p->program;
+  if (flags & kWaitPrevious) {
+    if (p->signal->memory->value.load(std::memory_order_acquire) < p->value - 1)
+      return wait_for(q, p->signal, p->value - 1, true);
+  }
+  uint64_t total = static_cast<uint64_t>(p->groups[0]) * p->groups[1] * p->groups[2];
+  uint64_t estimate = program->last_ns.load(std::memory_order_relaxed);
+  if (helper && program->kind != EntryKind::nothing && (estimate == 0 || estimate > kShort)) return Did::refused;
+  if (q->device->injections.load(std::memory_order_relaxed)) {
+    if (helper) return Did::refused;  // a stall must not hold a thread that has a deadline
+    if (uint64_t error = injected(q->device, InjectWhat::exec, program->name.c_str())) {
+      device_lose(q->device, error);
+      return Did::again;
+    }
+  }
+  const uint8_t* arguments =
+      flags & kExternalArgs ? reinterpret_cast<ExecExtra*>(packet + kUnit)->arguments : inline_arguments(p);
+  unsigned threads = worker_limit();
+  if (total > 1 && threads > 1 && (estimate == 0 || estimate > kSpread)) {
+    Job* job = job_make(q);
+    job->run = run_exec_groups;
+    job->program = program;
+    job->arguments = arguments;
+    std::memcpy(job->groups, p->groups, sizeof job->groups);
+    std::memcpy(job->items, p->items, sizeof job->items);
+    // Eight ranges a thread: balanced when groups differ, and few enough that taking one is no cost. With a known
+    // duration a range is at least 2 us.
+    uint64_t chunk = total / (static_cast<uint64_t>(threads) * 8);
+    if (estimate) {
+      uint64_t least = total * 2000 / estimate;
+      if (chunk < least) chunk = least;
+    }
+    job->chunk = chunk ? chunk : 1;
+    job->total = total;
+    q->exec_program.store(program, std::memory_order_relaxed);
+    if (Did did = spread(q, job, threads); did != Did::next) return did;
+    complete(q, packet, q->job_start, now_ns());
+    return Did::next;
+  }
+  // The clock costs as much as a small kernel: look at it always for kernels of some length, else now and then.
+  bool timed = flags & kTimed || estimate == 0 || estimate > 2000 || (p->header.record & 15) == 0;
+  uint64_t start = timed ? now_ns() : 0, end = 0;
+  q->exec_program.store(program, std::memory_order_relaxed);
+  if (total) run_groups(*program, arguments, p->groups, p->items, 0, total);
+  if (timed) {
+    end = now_ns();
+    program->last_ns.store(end - start + 1, std::memory_order_relaxed);
+  }
+  complete(q, packet, start, end);
+  return Did::next;
+}
+
+Did run_copy_packet(Queue* q, uint8_t* packet, bool helper) {
+  auto* p = reinterpret_cast<CopyPacket*>(packet);
+  if (p->header.flags & kWaitPrevious) {
+    if (p->signal->memory->value.load(std::memory_order_acquire) < p->value - 1)
+      return wait_for(q, p->signal, p->value - 1, true);
+  }
+  if (helper && p->bytes > kHelperCopy) return Did::refused;
+  if (q->device->injections.load(std::memory_order_relaxed)) {
+    if (helper) return Did::refused;
+    if (uint64_t error = injected(q->device, InjectWhat::copy, "copy")) {
+      device_lose(q->device, error);
+      return Did::again;
+    }
+  }
+  unsigned threads = worker_limit();
+  uint64_t apart = p->destination > p->source ? p->destination - p->source : p->source - p->destination;
+  bool overlap = apart < p->bytes;
+  if (p->bytes > kSpreadBytes && threads > 1 && !overlap) {
+    Job* job = job_make(q);
+    job->run = run_copy;
+    job->destination = p->destination;
+    job->source = p->source;
+    job->bytes = p->bytes;
+    job->total = (p->bytes + kCopyChunk - 1) / kCopyChunk;
+    job->chunk = 1;
+    if (Did did = spread(q, job, threads); did != Did::next) return did;
+    complete(q, packet, q->job_start, now_ns());
+    return Did::next;
+  }
+  bool timed = p->header.flags & kTimed;
+  uint64_t start = timed ? now_ns() : 0;
+  std::memmove(reinterpret_cast<void*>(p->destination), reinterpret_cast<void*>(p->source), p->bytes);
+  complete(q, packet, start, timed ? now_ns() : 0);
+  return Did::next;
+}
+
+Did run_packet(Queue* q, bool helper) {
+  uint8_t* packet = current(q);
+  auto* h = reinterpret_cast<PacketHeader*>(packet);
+  if (uint64_t error = failure(q); __builtin_expect(error != 0, 0)) {
+    drop(q, packet, error);
+    return Did::next;
+  }
+  switch (h->type) {
+    case PacketType::exec:
+      return run_exec(q, packet, helper);
+    case PacketType::copy:
+      return run_copy_packet(q, packet, helper);
+    case PacketType::signal: {
+      auto* p = reinterpret_cast<SignalPacket*>(packet);
+      signal_set(*p->signal->memory, p->value);
+      break;
+    }
+    case PacketType::wait: {
+      auto* p = reinterpret_cast<SignalPacket*>(packet);
+      bool own = p->signal == q->device->timeline.signal;
+      Reached r = signal_reached(*p->signal->memory, p->value);
+      if (own && r == Reached::failed)  // its own dropped submit was reported already; its device goes on
+        r = p->signal->memory->value.load(std::memory_order_acquire) >= p->value ? Reached::yes : Reached::no;
+      if (r == Reached::no) return wait_for(q, p->signal, p->value, own);
+      if (r == Reached::failed) {
+        uint64_t error = p->signal->memory->error.load(std::memory_order_acquire);
+        q->dropping = error;
+        q->device->reported.store(error, std::memory_order_release);  // told by the next synchronize
+      }
+      break;
+    }
+    case PacketType::timestamp: {
+      auto* p = reinterpret_cast<SignalPacket*>(packet);
+      p->signal->memory->timestamp.store(now_ns(), std::memory_order_release);
+      break;
+    }
+    case PacketType::barrier:
+      std::atomic_thread_fence(std::memory_order_seq_cst);  // writes by the host or a peer before this are seen after
+      break;
+    case PacketType::indirect:
+      start_indirect(q, reinterpret_cast<IndirectPacket*>(packet));
+      return Did::again;
+    case PacketType::link:
+      break;
+  }
+  advance(q, h);
+  return Did::next;
+}
+
+// Those who wait for a position sleep on the queue's own signal; they are woken when there is nothing to go on with.
+void wake_watchers(Queue* q) { signal_wake(q->done); }
+}  // namespace
+
+StepResult step(Queue* q, bool helper, uint64_t deadline) {
+  if (!q->step_lock.try_lock()) return StepResult::busy;
+  StepResult result;
+  bool first = true;
+  for (;;) {
+    if (q->tail.load(std::memory_order_acquire) == q->read_position) {
+      result = StepResult::empty;
+      break;
+    }
+    if (helper && !first && now_ns() >= deadline) {
+      result = StepResult::out_of_time;
+      break;
+    }
+    if (q->blocked.load(std::memory_order_acquire)) unblock(q);  // the entry is made anew if it still has to wait
+    Did did = run_packet(q, helper);
+    if (did == Did::next || did == Did::again) {
+      first = false;
+      continue;
+    }
+    if (did == Did::pending) return StepResult::pending;  // the lock went to whoever finishes the job
+    result = did == Did::blocked ? StepResult::blocked : StepResult::refused;
+    break;
+  }
+  q->step_lock.unlock();
+  if (!first) {
+    if (helper) q->helped.fetch_add(1, std::memory_order_relaxed);
+    wake_watchers(q);
+  }
+  if (helper) leave(q);
+  return result;
+}
+
+void finish_job(Queue* q) {
+  Job* job = q->job;
+  uint8_t* packet = current(q);
+  if (job->program)
+    const_cast<Program*>(job->program)
+        ->last_ns.store(job->busy_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  q->job = nullptr;
+  complete(q, packet, q->job_start, now_ns());
+  q->step_lock.unlock();  // held since the thread that published the job
+  job_release(job);
+  wake_watchers(q);
+  leave(q);
+}
+
+void leave(Queue* q) {
+  // full fence: pairs with doorbell() and with the pool thread that gives the queue up; one of us sees the other
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (q->has_work() && !q->blocked.load(std::memory_order_relaxed) && !q->step_lock.held()) doorbell(q);
+}
+
+}  // namespace hcq

@@ -1,0 +1,188 @@
+// Queues: making, writing and closing them. Queue records are recycled, never freed: a stale pointer to one (a signal's
+// `setter`, say) is at worst another queue, and stepping that is harmless.
+#include "core/queue.hpp"
+
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "core/device.hpp"
+#include "core/queue_list.hpp"
+
+namespace hcq {
+
+namespace {
+constexpr uint32_t kKeptSegments = 16;  // free segments a queue keeps: 1 MiB
+std::atomic<uint64_t> g_limit{64ull << 20};
+std::atomic<uint64_t> g_next_id{1};
+
+struct Pool {
+  SpinLock lock;
+  std::vector<Queue*> recycled;
+};
+Pool* g_pool = new Pool;
+
+Segment* segment_make() {
+  void* memory = std::aligned_alloc(alignof(Segment), sizeof(Segment));
+  if (!memory) throw std::bad_alloc();
+  return static_cast<Segment*>(memory);
+}
+
+Segment* segment_take(Queue* q) {
+  q->segments_lock.lock();
+  Segment* s = q->free_segments;
+  if (s) {
+    q->free_segments = s->next;
+    --q->free_count;
+  }
+  q->segments_lock.unlock();
+  if (!s) {
+    s = segment_make();
+    q->segments_lock.lock();
+    ++q->segment_count;
+    q->segments_lock.unlock();
+  }
+  s->next = nullptr;
+  return s;
+}
+}  // namespace
+
+QueueList* g_queues = new QueueList;
+
+void queues_after_fork() {
+  g_pool = new Pool;  // the old ones are leaked: their locks may be held by threads that are gone
+  g_queues = new QueueList;
+}
+
+uint64_t queue_limit_bytes() { return g_limit.load(std::memory_order_relaxed); }
+void queue_set_limit(uint64_t bytes) { g_limit.store(bytes, std::memory_order_relaxed); }
+
+Queue* queue_create(Device* device, QueueKind kind, std::string name) {
+  Queue* q = nullptr;
+  g_pool->lock.lock();
+  if (!g_pool->recycled.empty()) {
+    q = g_pool->recycled.back();
+    g_pool->recycled.pop_back();
+  }
+  g_pool->lock.unlock();
+  if (q) {
+    q->~Queue();
+    new (q) Queue();
+  } else {
+    q = new Queue();
+  }
+  q->id = g_next_id.fetch_add(1, std::memory_order_relaxed);
+  q->device = device;
+  q->kind = kind;
+  q->name = std::move(name);
+  g_queues->lock.lock();
+  g_queues->all.push_back(q);
+  g_queues->lock.unlock();
+  return q;
+}
+
+void queue_retain(Queue* q) { q->refs.fetch_add(1, std::memory_order_relaxed); }
+
+void queue_release(Queue* q) {
+  if (q->generation != g_generation) return;
+  // acq_rel: the last holder sees what the others did to the queue
+  if (q->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  while (q->free_segments) {
+    Segment* next = q->free_segments->next;
+    std::free(q->free_segments);
+    q->free_segments = next;
+  }
+  std::free(q->read_segment);
+  q->read_segment = q->write_segment = nullptr;
+  g_pool->lock.lock();
+  g_pool->recycled.push_back(q);
+  g_pool->lock.unlock();
+}
+
+void queue_close(Queue* q) {
+  g_queues->lock.lock();
+  for (size_t i = 0; i < g_queues->all.size(); ++i) {
+    if (g_queues->all[i] != q) continue;
+    g_queues->all[i] = g_queues->all.back();
+    g_queues->all.pop_back();
+    break;
+  }
+  g_queues->lock.unlock();
+  queue_release(q);
+}
+
+bool queue_room(Queue* q, uint64_t units, uint32_t largest) {
+  uint32_t here = q->write_segment ? kSegmentCapacity - q->write_offset : 0;
+  if (units <= here) return true;
+  uint64_t usable = kSegmentCapacity - largest + 1;  // the end of a segment may stay empty
+  uint64_t needed = (units + usable - 1) / usable;
+  q->segments_lock.lock();
+  uint64_t held = q->segment_count - q->free_count;
+  q->segments_lock.unlock();
+  return (held + needed) * sizeof(Segment) <= queue_limit_bytes();
+}
+
+uint8_t* queue_write(Queue* q, uint32_t units) {
+  if (!q->write_segment) {
+    q->write_segment = q->read_segment = segment_take(q);  // published with `tail`
+    q->write_offset = q->read_offset = 0;
+  } else if (q->write_offset + units > kSegmentCapacity) {
+    Segment* next = segment_take(q);
+    auto* link = reinterpret_cast<PacketHeader*>(q->write_segment->data + q->write_offset * kUnit);
+    link->type = PacketType::link;
+    link->units = 1;
+    link->record = reinterpret_cast<uint64_t>(next);
+    q->write_segment = next;
+    q->write_offset = 0;
+  }
+  uint8_t* packet = q->write_segment->data + q->write_offset * kUnit;
+  q->write_offset += units;
+  q->write_position += units;
+  return packet;
+}
+
+void queue_give_segment(Queue* q, Segment* s) {
+  q->segments_lock.lock();
+  bool keep = q->free_count < kKeptSegments;
+  if (keep) {
+    s->next = q->free_segments;
+    q->free_segments = s;
+    ++q->free_count;
+  } else {
+    --q->segment_count;
+  }
+  q->segments_lock.unlock();
+  if (!keep) std::free(s);
+}
+
+void apply_patch(uint8_t* packet, const Patch& patch) {
+  auto* header = reinterpret_cast<PacketHeader*>(packet);
+  switch (header->type) {
+    case PacketType::signal:
+    case PacketType::wait:
+    case PacketType::timestamp: {
+      auto* p = reinterpret_cast<SignalPacket*>(packet);
+      if (patch.what & kPatchSignal) p->signal = patch.signal.signal;
+      if (patch.what & kPatchValue) p->value = patch.signal.value;
+      break;
+    }
+    case PacketType::exec: {
+      auto* p = reinterpret_cast<ExecPacket*>(packet);
+      for (int i = 0; i < 3; ++i) {
+        if (patch.what & kPatchGroups) p->groups[i] = patch.sizes.groups[i];
+        if (patch.what & kPatchItems) p->items[i] = patch.sizes.items[i];
+      }
+      break;
+    }
+    case PacketType::copy: {
+      auto* p = reinterpret_cast<CopyPacket*>(packet);
+      if (patch.what & kPatchDest) p->destination = patch.copy.destination;
+      if (patch.what & kPatchSource) p->source = patch.copy.source;
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+}  // namespace hcq

@@ -1,0 +1,444 @@
+// Pool threads, the ready list, jobs, blocked queues and awaiting tasks (docs/design/processor.md).
+#include "core/scheduler.hpp"
+
+#include <unistd.h>
+
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "core/device.hpp"
+#include "platform/platform.hpp"
+
+namespace hcq {
+
+namespace {
+constexpr uint64_t kLinger = 20000;         // ns a thread spins on a queue that ran empty
+constexpr uint64_t kSpin = 10000;           // ns the scout spins before it naps
+constexpr uint64_t kNap = 50000;            // ns of one nap while launches are recent
+constexpr uint64_t kAwake = 5000000;        // ns after the last work until the scout sleeps for good
+constexpr uint64_t kBlockedNap = 10000000;  // longest nap while a queue waits for a signal others may set
+
+struct Sleeper {
+  std::atomic<uint32_t> word{0};
+};
+
+struct Waiting {  // an entry of the blocked list
+  Signal* signal;
+  uint64_t value;
+  bool own;      // the device's own timeline: its error range doesn't count
+  Queue* queue;  // or null: an awaiting task
+  int descriptor;
+  uint64_t token;
+};
+
+struct Task {
+  int descriptor;
+  uint64_t token;
+};
+
+struct State {
+  std::mutex lock;  // everything below that is not atomic; held briefly
+  std::deque<Queue*> ready;
+  std::vector<Job*> jobs;
+  std::vector<unsigned> wanted;  // pool threads each job still takes
+  std::vector<Sleeper*> sleepers;
+  std::vector<Waiting> waiting;
+  std::vector<Task> finished;
+  unsigned threads = 0;
+  bool scouting = false;  // one thread spins or naps and will see new work by itself
+  // Mirrors of sizes above, read without the lock. Relaxed: whoever misses a change sees it at the next look.
+  std::atomic<uint32_t> ready_count{0}, job_count{0}, waiting_count{0};
+  std::atomic<bool> drowsy{false};      // the scout's naps are long: new work must wake it
+  std::atomic<uint32_t> lingering{0};   // threads that spin on a queue of theirs and look here too
+  std::atomic<uint32_t> scout_word{0};  // futex of a napping scout
+};
+State* g_state = new State;
+
+std::atomic<unsigned> g_limit{0};
+
+bool satisfied(const Waiting& w) {
+  if (w.own) return w.signal->memory->value.load(std::memory_order_acquire) >= w.value;
+  return signal_reached(*w.signal->memory, w.value) != Reached::no;
+}
+
+void thread_main();
+
+// Under the lock: one more thread to run things, if that can be had.
+Sleeper* wake_candidate(State* s) {
+  if (!s->sleepers.empty()) {
+    Sleeper* sleeper = s->sleepers.back();
+    s->sleepers.pop_back();
+    return sleeper;
+  }
+  unsigned most = worker_limit() + 4 > 8 ? worker_limit() + 4 : 8;
+  if (s->threads < most) {
+    ++s->threads;
+    try {
+      std::thread(thread_main).detach();
+    } catch (...) {
+      --s->threads;  // the others will get to it
+    }
+  }
+  return nullptr;
+}
+
+void wake(Sleeper* sleeper) {
+  if (!sleeper) return;
+  sleeper->word.store(1, std::memory_order_release);  // what was put in the lists is seen by the one that wakes
+  futex_wake(&sleeper->word, 1, false);
+}
+
+void push_ready(Queue* q) {
+  State* s = g_state;
+  queue_retain(q);
+  Sleeper* sleeper = nullptr;
+  {
+    std::lock_guard<std::mutex> guard(s->lock);
+    s->ready.push_back(q);
+    s->ready_count.store(static_cast<uint32_t>(s->ready.size()), std::memory_order_relaxed);
+    if (!s->scouting && s->lingering.load(std::memory_order_relaxed) == 0) sleeper = wake_candidate(s);
+  }
+  wake(sleeper);
+  if (s->drowsy.load(std::memory_order_relaxed)) urge();
+}
+
+// Steps a queue of the ready list until there is nothing to do, lingering a little for what comes next.
+void run_queue(State* s, Queue* q) {
+  q->state.store(kRunning, std::memory_order_relaxed);  // the list's lock ordered us after the push
+  for (;;) {
+    StepResult r = step(q, false, UINT64_MAX);
+    if (r != StepResult::empty) break;
+    uint32_t helped = q->helped.load(std::memory_order_relaxed);
+    uint64_t position = q->tail.load(std::memory_order_acquire);
+    bool more = false;
+    s->lingering.fetch_add(1, std::memory_order_relaxed);
+    uint64_t until = now_ns() + kLinger;
+    for (unsigned n = 0;; ++n) {
+      if (q->tail.load(std::memory_order_acquire) != position) {
+        more = true;
+        break;
+      }
+      if (s->ready_count.load(std::memory_order_relaxed) || s->job_count.load(std::memory_order_relaxed)) break;
+      cpu_relax();
+      if ((n & 15) == 15 && now_ns() >= until) break;
+    }
+    s->lingering.fetch_sub(1, std::memory_order_relaxed);
+    // A waiting thread that runs the commands itself is faster than a hand-over: leave the queue to it.
+    if (q->helped.load(std::memory_order_relaxed) != helped) break;
+    if (!more) break;
+  }
+  q->state.store(kIdle, std::memory_order_seq_cst);
+  leave(q);
+  queue_release(q);
+}
+
+// Under the lock: the next thing to do.
+bool take(State* s, Job** job, Queue** queue) {
+  *job = nullptr;
+  *queue = nullptr;
+  if (!s->jobs.empty()) {
+    *job = s->jobs.back();
+    (*job)->refs.fetch_add(1, std::memory_order_relaxed);
+    if (--s->wanted.back() == 0) {
+      s->jobs.pop_back();
+      s->wanted.pop_back();
+      s->job_count.store(static_cast<uint32_t>(s->jobs.size()), std::memory_order_relaxed);
+    }
+    return true;
+  }
+  if (!s->ready.empty()) {
+    *queue = s->ready.front();
+    s->ready.pop_front();
+    s->ready_count.store(static_cast<uint32_t>(s->ready.size()), std::memory_order_relaxed);
+    return true;
+  }
+  return false;
+}
+
+// The scout: until there is something to take. Returns false when it was time to sleep for good.
+bool scout(State* s) {
+  auto work = [s] {
+    return s->ready_count.load(std::memory_order_relaxed) || s->job_count.load(std::memory_order_relaxed);
+  };
+  uint64_t begin = now_ns();
+  for (unsigned n = 0;; ++n) {
+    if (work()) return true;
+    cpu_relax();
+    if ((n & 15) == 15 && now_ns() - begin >= kSpin) break;
+  }
+  uint64_t nap = kNap;
+  for (;;) {
+    uint32_t word = s->scout_word.load(std::memory_order_acquire);
+    if (work()) return true;
+    futex_wait(&s->scout_word, word, nap, false);
+    if (work()) return true;
+    if (s->waiting_count.load(std::memory_order_relaxed)) resume_satisfied();
+    if (work()) return true;
+    if (now_ns() - begin < kAwake) continue;
+    if (!s->waiting_count.load(std::memory_order_relaxed)) return false;
+    // Another process, or a plain store, may set what a queue waits for: keep looking, ever less often.
+    if (nap < kBlockedNap) {
+      nap *= 2;
+      s->drowsy.store(true, std::memory_order_seq_cst);  // before the next look at the lists, so no push is missed
+    }
+  }
+}
+
+void thread_main() {
+  State* s = g_state;
+  set_thread_name("hcq");
+  set_precise_timers();
+  Sleeper self;
+  std::unique_lock<std::mutex> lock(s->lock);
+  for (;;) {
+    Job* job;
+    Queue* queue;
+    if (take(s, &job, &queue)) {
+      Sleeper* other = nullptr;
+      if ((!s->ready.empty() || !s->jobs.empty()) && !s->scouting) other = wake_candidate(s);
+      lock.unlock();
+      wake(other);
+      if (job) {
+        if (job_run(job, false)) finish_job(job->queue);
+        job_release(job);
+      } else {
+        run_queue(s, queue);
+      }
+      lock.lock();
+      continue;
+    }
+    if (!s->scouting) {
+      s->scouting = true;
+      lock.unlock();
+      bool work = scout(s);
+      s->drowsy.store(false, std::memory_order_relaxed);
+      lock.lock();
+      s->scouting = false;
+      if (work || !s->ready.empty() || !s->jobs.empty() || !s->waiting.empty()) continue;
+    }
+    self.word.store(0, std::memory_order_relaxed);
+    s->sleepers.push_back(&self);
+    lock.unlock();
+    // acquire: pairs with wake()
+    while (self.word.load(std::memory_order_acquire) == 0) futex_wait(&self.word, 0, UINT64_MAX, false);
+    lock.lock();
+  }
+}
+}  // namespace
+
+void scheduler_after_fork() { g_state = new State; }
+
+unsigned worker_limit() {
+  unsigned n = g_limit.load(std::memory_order_relaxed);
+  if (n) return n;
+  n = usable_cpus();
+  g_limit.store(n, std::memory_order_relaxed);
+  return n;
+}
+
+void set_worker_limit(unsigned n) { g_limit.store(n, std::memory_order_relaxed); }
+
+unsigned scheduler_threads() {
+  std::lock_guard<std::mutex> guard(g_state->lock);
+  return g_state->threads;
+}
+
+void doorbell(Queue* q) {
+  // full fence: `tail` before the look at `state`; the consumer stores `state` before it looks at `tail` again
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  uint32_t idle = kIdle;
+  if (q->state.load(std::memory_order_relaxed) != kIdle) return;
+  if (q->state.compare_exchange_strong(idle, kReady, std::memory_order_acq_rel)) push_ready(q);
+}
+
+void urge() {
+  State* s = g_state;
+  s->scout_word.fetch_add(1, std::memory_order_release);
+  futex_wake(&s->scout_word, 1, false);
+}
+
+uint32_t blocked_entries() { return g_state->waiting_count.load(std::memory_order_relaxed); }
+
+void block(Queue* q, Signal* signal, uint64_t value) {
+  State* s = g_state;
+  q->blocked_value.store(value, std::memory_order_relaxed);
+  q->blocked_signal.store(signal, std::memory_order_relaxed);
+  std::lock_guard<std::mutex> guard(s->lock);
+  s->waiting.push_back(Waiting{signal, value, signal == q->device->timeline.signal, q, -1, 0});
+  s->waiting_count.store(static_cast<uint32_t>(s->waiting.size()), std::memory_order_relaxed);
+  q->blocked.store(true, std::memory_order_relaxed);  // the lock orders it with resume_satisfied()
+}
+
+void unblock(Queue* q) {
+  State* s = g_state;
+  std::lock_guard<std::mutex> guard(s->lock);
+  for (size_t i = 0; i < s->waiting.size(); ++i) {
+    if (s->waiting[i].queue != q) continue;
+    s->waiting[i] = s->waiting.back();
+    s->waiting.pop_back();
+    break;
+  }
+  s->waiting_count.store(static_cast<uint32_t>(s->waiting.size()), std::memory_order_relaxed);
+  q->blocked.store(false, std::memory_order_relaxed);
+  q->blocked_signal.store(nullptr, std::memory_order_relaxed);
+}
+
+void resume_satisfied() {
+  State* s = g_state;
+  std::vector<Queue*> queues;
+  std::vector<int> descriptors;
+  std::vector<Signal*> dropped;
+  {
+    std::lock_guard<std::mutex> guard(s->lock);
+    for (size_t i = 0; i < s->waiting.size();) {
+      Waiting& w = s->waiting[i];
+      bool lost = w.queue && w.queue->device->fault.load(std::memory_order_acquire) != 0;
+      if (!lost && !satisfied(w)) {
+        ++i;
+        continue;
+      }
+      if (w.queue) {
+        w.queue->blocked.store(false, std::memory_order_relaxed);
+        queues.push_back(w.queue);
+        queue_retain(w.queue);
+      } else {
+        s->finished.push_back(Task{w.descriptor, w.token});
+        descriptors.push_back(w.descriptor);
+        dropped.push_back(w.signal);
+      }
+      w = s->waiting.back();
+      s->waiting.pop_back();
+    }
+    s->waiting_count.store(static_cast<uint32_t>(s->waiting.size()), std::memory_order_relaxed);
+  }
+  for (Queue* q : queues) {
+    doorbell(q);
+    queue_release(q);
+  }
+  uint64_t one = 1;
+  for (int fd : descriptors) {
+    // An eventfd's counter: a write only fails when the loop has closed it.
+    if (write(fd, &one, sizeof one) < 0) continue;
+  }
+  for (Signal* signal : dropped) signal_release(signal);
+}
+
+Job* job_make(Queue* q) {
+  Job* job = new Job;
+  job->queue = q;
+  return job;
+}
+
+void job_release(Job* job) {
+  // acq_rel: the last one out frees what all have read
+  if (job->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete job;
+}
+
+void job_open(Job* job, unsigned helpers) {
+  uint64_t ranges = (job->total + job->chunk - 1) / job->chunk;
+  job->left.store(ranges + 1, std::memory_order_relaxed);  // the list's lock publishes it
+  if (helpers > ranges - 1) helpers = static_cast<unsigned>(ranges - 1);
+  if (helpers == 0) return;
+  State* s = g_state;
+  std::vector<Sleeper*> sleepers;
+  bool napping;
+  {
+    std::lock_guard<std::mutex> guard(s->lock);
+    s->jobs.push_back(job);
+    s->wanted.push_back(helpers);
+    s->job_count.store(static_cast<uint32_t>(s->jobs.size()), std::memory_order_relaxed);
+    napping = s->scouting;
+    unsigned awake = (napping ? 1 : 0) + s->lingering.load(std::memory_order_relaxed);
+    for (unsigned n = awake; n < helpers; ++n) {
+      unsigned threads = s->threads;
+      Sleeper* sleeper = wake_candidate(s);
+      if (sleeper) sleepers.push_back(sleeper);
+      if (!sleeper && s->threads == threads) break;
+    }
+  }
+  for (Sleeper* sleeper : sleepers) wake(sleeper);
+  if (napping) urge();
+}
+
+bool job_run(Job* job, bool publisher) {
+  uint64_t begin = now_ns(), finished = 0;
+  for (;;) {
+    // relaxed: the counter only divides the ranges; results are published by `left`
+    uint64_t first = job->next.fetch_add(job->chunk, std::memory_order_relaxed);
+    if (first >= job->total) break;
+    uint64_t last = first + job->chunk < job->total ? first + job->chunk : job->total;
+    job->run(*job, first, last);
+    ++finished;
+  }
+  if (publisher) {
+    State* s = g_state;
+    std::lock_guard<std::mutex> guard(s->lock);
+    for (size_t i = 0; i < s->jobs.size(); ++i) {
+      if (s->jobs[i] != job) continue;
+      s->jobs[i] = s->jobs.back();
+      s->jobs.pop_back();
+      s->wanted[i] = s->wanted.back();
+      s->wanted.pop_back();
+      break;
+    }
+    s->job_count.store(static_cast<uint32_t>(s->jobs.size()), std::memory_order_relaxed);
+    ++finished;
+  }
+  if (finished == 0) return false;
+  job->busy_ns.fetch_add(now_ns() - begin, std::memory_order_relaxed);
+  // acq_rel: whoever counts down to zero sees the memory that every other thread wrote
+  return job->left.fetch_sub(finished, std::memory_order_acq_rel) == finished;
+}
+
+void async_register(Signal* signal, uint64_t value, int descriptor, uint64_t token) {
+  State* s = g_state;
+  signal->refs.fetch_add(1, std::memory_order_relaxed);
+  Sleeper* sleeper = nullptr;
+  {
+    std::lock_guard<std::mutex> guard(s->lock);
+    s->waiting.push_back(Waiting{signal, value, false, nullptr, descriptor, token});
+    s->waiting_count.store(static_cast<uint32_t>(s->waiting.size()), std::memory_order_relaxed);
+    if (!s->scouting) sleeper = wake_candidate(s);  // somebody looks at signals that other processes set
+  }
+  wake(sleeper);
+  std::atomic_thread_fence(
+      std::memory_order_seq_cst);  // the entry before the look: the setter sees it, or we the value
+  if (signal_reached(*signal->memory, value) != Reached::no) resume_satisfied();
+}
+
+void async_cancel(int descriptor, uint64_t token) {
+  State* s = g_state;
+  Signal* dropped = nullptr;
+  {
+    std::lock_guard<std::mutex> guard(s->lock);
+    for (size_t i = 0; i < s->waiting.size(); ++i) {
+      Waiting& w = s->waiting[i];
+      if (w.queue || w.descriptor != descriptor || w.token != token) continue;
+      dropped = w.signal;
+      w = s->waiting.back();
+      s->waiting.pop_back();
+      break;
+    }
+    s->waiting_count.store(static_cast<uint32_t>(s->waiting.size()), std::memory_order_relaxed);
+  }
+  if (dropped) signal_release(dropped);
+}
+
+std::vector<uint64_t> async_take(int descriptor) {
+  State* s = g_state;
+  std::vector<uint64_t> tokens;
+  std::lock_guard<std::mutex> guard(s->lock);
+  for (size_t i = 0; i < s->finished.size();) {
+    if (s->finished[i].descriptor != descriptor) {
+      ++i;
+      continue;
+    }
+    tokens.push_back(s->finished[i].token);
+    s->finished[i] = s->finished.back();
+    s->finished.pop_back();
+  }
+  return tokens;
+}
+
+}  // namespace hcq

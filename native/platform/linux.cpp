@@ -1,0 +1,64 @@
+// Linux: futexes, processor counts, thread attributes. Facts: futex(2), prctl(2), sched_getaffinity(2), cgroups(7).
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "core/base.hpp"
+#include "platform/platform.hpp"
+
+namespace hcq {
+
+bool futex_wait(std::atomic<uint32_t>* word, uint32_t expected, uint64_t timeout_ns, bool shared) {
+  timespec t{static_cast<time_t>(timeout_ns / 1000000000ull), static_cast<long>(timeout_ns % 1000000000ull)};
+  long r = syscall(SYS_futex, word, shared ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE, expected,
+                   timeout_ns == UINT64_MAX ? nullptr : &t, nullptr, 0);
+  return r == 0 || errno == EAGAIN;
+}
+
+void futex_wake(std::atomic<uint32_t>* word, int count, bool shared) {
+  syscall(SYS_futex, word, shared ? FUTEX_WAKE : FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
+}
+
+// cgroup v2 (cpu.max: "quota period" or "max period") and v1 (cpu.cfs_quota_us, -1 is none).
+static double cgroup_quota() {
+  double quota = 0, period = 0;
+  if (FILE* f = fopen("/sys/fs/cgroup/cpu.max", "re")) {
+    int n = fscanf(f, "%lf %lf", &quota, &period);
+    fclose(f);
+    if (n == 2 && quota > 0 && period > 0) return quota / period;
+    return 0;
+  }
+  FILE* q = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "re");
+  FILE* p = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "re");
+  bool ok = q && p && fscanf(q, "%lf", &quota) == 1 && fscanf(p, "%lf", &period) == 1;
+  if (q) fclose(q);
+  if (p) fclose(p);
+  return ok && quota > 0 && period > 0 ? quota / period : 0;
+}
+
+unsigned usable_cpus() {
+  cpu_set_t set;
+  unsigned n = 1;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    n = static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
+  else
+    n = static_cast<unsigned>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  double quota = cgroup_quota();
+  if (quota > 0) n = std::min(n, static_cast<unsigned>(std::max(1.0, std::ceil(quota))));
+  return n;
+}
+
+void set_thread_name(const char* name) { pthread_setname_np(pthread_self(), name); }
+void set_precise_timers() { prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); }
+void yield_thread() { sched_yield(); }
+
+}  // namespace hcq

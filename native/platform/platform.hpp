@@ -1,0 +1,18 @@
+// What depends on the operating system. Everything Linux-only in native/ sits behind these functions.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+namespace hcq {
+
+// Sleeps while *word == expected, at most timeout_ns (UINT64_MAX: for ever). Returns false on a time-out or an
+// interruption by a signal handler (EINTR), true when woken or the word differed. `shared`: other processes may wake
+// it.
+bool futex_wait(std::atomic<uint32_t>* word, uint32_t expected, uint64_t timeout_ns, bool shared);
+void futex_wake(std::atomic<uint32_t>* word, int count, bool shared);
+
+unsigned usable_cpus();  // affinity mask and cgroup quota, at least 1
+void set_thread_name(const char* name);
+void set_precise_timers();  // this thread's sleeps end when asked, not 50 us later
+
+}  // namespace hcq

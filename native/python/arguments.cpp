@@ -1,0 +1,409 @@
+// Packing of launch arguments (arguments.hpp) and sizes.
+#include "python/arguments.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include "memory/memory.hpp"
+
+namespace hcq {
+
+namespace {
+const char* kind_name(ParamKind k) {
+  switch (k) {
+    case ParamKind::pointer:
+      return "pointer";
+    case ParamKind::i8:
+      return "int8";
+    case ParamKind::u8:
+      return "uint8";
+    case ParamKind::i16:
+      return "int16";
+    case ParamKind::u16:
+      return "uint16";
+    case ParamKind::i32:
+      return "int32";
+    case ParamKind::u32:
+      return "uint32";
+    case ParamKind::i64:
+      return "int64";
+    case ParamKind::u64:
+      return "uint64";
+    case ParamKind::f16:
+      return "float16";
+    case ParamKind::bf16:
+      return "bfloat16";
+    case ParamKind::f32:
+      return "float32";
+    case ParamKind::f64:
+      return "float64";
+    case ParamKind::boolean:
+      return "bool";
+  }
+  return "?";
+}
+
+bool is_floating(ParamKind k) {
+  return k == ParamKind::f16 || k == ParamKind::bf16 || k == ParamKind::f32 || k == ParamKind::f64;
+}
+
+std::string where(const Program& program, size_t index) {
+  std::string text = program.name + ": value " + std::to_string(index - program.pointers);
+  if (index < program.params.size() && !program.params[index].name.empty())
+    text += " (" + program.params[index].name + ")";
+  return text;
+}
+
+bool refuse(const std::string& message) {
+  raise("LaunchError", message);
+  return false;
+}
+
+std::string shown(PyObject* o) {
+  Ref r(PyObject_Repr(o));
+  const char* s = r ? PyUnicode_AsUTF8(r.get()) : nullptr;
+  if (!s) PyErr_Clear();
+  return s ? std::string(s).substr(0, 100) : "?";
+}
+
+// Round to nearest even from a double, in one step: by way of a float rounded to odd.
+uint16_t to_bfloat16(double v) {
+  float f = static_cast<float>(v);
+  uint32_t bits;
+  std::memcpy(&bits, &f, 4);
+  if (std::isnan(v)) return static_cast<uint16_t>((bits >> 16) | 0x40);
+  if (std::isinf(f)) return static_cast<uint16_t>(bits >> 16);
+  if (static_cast<double>(f) != v) {
+    if (std::fabs(static_cast<double>(f)) > std::fabs(v)) --bits;
+    bits |= 1;
+  }
+  uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  return static_cast<uint16_t>(rounded >> 16);
+}
+
+bool put_double(const Program& program, size_t index, const Param& p, double v, bool exact, uint8_t* out) {
+  bool overflow = false, inexact = false;
+  switch (p.kind) {
+    case ParamKind::f64:
+      std::memcpy(out, &v, 8);
+      break;
+    case ParamKind::f32: {
+      float f = static_cast<float>(v);
+      overflow = std::isinf(f) && !std::isinf(v);
+      inexact = static_cast<double>(f) != v;
+      std::memcpy(out, &f, 4);
+      break;
+    }
+    case ParamKind::f16: {
+#if PY_VERSION_HEX >= 0x030B0000
+      int r = PyFloat_Pack2(v, reinterpret_cast<char*>(out), 1);
+#endif
+      if (r < 0) {
+        PyErr_Clear();
+        overflow = true;
+      } else {
+        inexact = PyFloat_Unpack2(reinterpret_cast<char*>(out), 1) != v;
+      }
+      break;
+    }
+    default: {
+      uint16_t b = to_bfloat16(v);
+      overflow = (b & 0x7fff) == 0x7f80 && !std::isinf(v);
+      uint32_t wide = static_cast<uint32_t>(b) << 16;
+      float f;
+      std::memcpy(&f, &wide, 4);
+      inexact = static_cast<double>(f) != v;
+      std::memcpy(out, &b, 2);
+    }
+  }
+  if (overflow)
+    return refuse(where(program, index) + ": " + std::to_string(v) + " is too large for " + kind_name(p.kind));
+  if (exact && inexact)
+    return refuse(where(program, index) + ": the whole number " + std::to_string(v) + " is not exact in " +
+                  kind_name(p.kind) + "; pass a float to have it rounded");
+  return true;
+}
+
+bool put_int(const Program& program, size_t index, const Param& p, PyObject* v, uint8_t* out) {
+  if (is_floating(p.kind)) {
+    double d = PyLong_AsDouble(v);
+    bool exact = !(d == -1.0 && PyErr_Occurred());
+    if (exact) {
+      Ref back(PyLong_FromDouble(d));
+      exact = back && PyObject_RichCompareBool(back.get(), v, Py_EQ) == 1;
+    }
+    if (!exact) {
+      PyErr_Clear();
+      return refuse(where(program, index) + ": " + shown(v) + " is not exact in " + kind_name(p.kind) +
+                    "; pass a float to have it rounded");
+    }
+    return put_double(program, index, p, d, true, out);
+  }
+  int overflow = 0;
+  long long s = PyLong_AsLongLongAndOverflow(v, &overflow);
+  uint64_t u = static_cast<uint64_t>(s);
+  bool fits = overflow == 0;
+  switch (p.kind) {
+    case ParamKind::i8:
+      fits = fits && s >= INT8_MIN && s <= INT8_MAX;
+      break;
+    case ParamKind::u8:
+      fits = fits && s >= 0 && s <= UINT8_MAX;
+      break;
+    case ParamKind::i16:
+      fits = fits && s >= INT16_MIN && s <= INT16_MAX;
+      break;
+    case ParamKind::u16:
+      fits = fits && s >= 0 && s <= UINT16_MAX;
+      break;
+    case ParamKind::i32:
+    case ParamKind::u32:
+      fits = fits && s >= INT32_MIN && s <= static_cast<long long>(UINT32_MAX);
+      break;
+    case ParamKind::boolean:
+      fits = fits && (s == 0 || s == 1);
+      break;
+    case ParamKind::u64:
+      if (overflow > 0) {
+        u = PyLong_AsUnsignedLongLong(v);
+        fits = !PyErr_Occurred();
+        PyErr_Clear();
+      } else {
+        fits = fits && s >= 0;
+      }
+      break;
+    default:
+      break;
+  }
+  if (!fits) return refuse(where(program, index) + ": " + shown(v) + " does not fit " + kind_name(p.kind));
+  std::memcpy(out, &u, p.size);  // little endian
+  return true;
+}
+
+// A NumPy scalar: of the parameter's own type, taken bit for bit.
+bool put_scalar(const Program& program, size_t index, const Param* p, PyObject* v, uint8_t* out, uint32_t* size) {
+  Ref dtype(PyObject_GetAttrString(v, "dtype"));
+  Ref name(dtype ? PyObject_GetAttrString(dtype.get(), "name") : nullptr);
+  Ref bytes(name ? PyObject_CallMethod(v, "tobytes", nullptr) : nullptr);
+  const char* text = name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : nullptr;
+  if (!text || !bytes || !PyBytes_Check(bytes.get())) {
+    PyErr_Clear();
+    return refuse(where(program, index) + ": expected a number, got " + shown(v));
+  }
+  Py_ssize_t n = PyBytes_GET_SIZE(bytes.get());
+  if (p) {
+    if (std::strcmp(text, kind_name(p->kind)) != 0 || n != p->size)
+      return refuse(where(program, index) + ": expected " + kind_name(p->kind) + ", got a NumPy " + text);
+    std::memcpy(out, PyBytes_AS_STRING(bytes.get()), p->size);
+    return true;
+  }
+  if (n > 8 || !(text[0] == 'i' || text[0] == 'u' || text[0] == 'b') || std::strcmp(text, "bfloat16") == 0)
+    return refuse(where(program, index) +
+                  ": the library records no parameter types, so only whole numbers can be passed, not " + text);
+  std::memset(out, text[0] == 'i' && (PyBytes_AS_STRING(bytes.get())[n - 1] & 0x80) ? 0xff : 0, 8);
+  std::memcpy(out, PyBytes_AS_STRING(bytes.get()), static_cast<size_t>(n));
+  *size = 8;
+  return true;
+}
+
+bool put_value(const Program& program, size_t index, const Param& p, PyObject* v, uint8_t* out) {
+  if (PyLong_Check(v)) return put_int(program, index, p, v, out);
+  if (PyFloat_CheckExact(v)) {
+    if (!is_floating(p.kind))
+      return refuse(where(program, index) + ": expected " + kind_name(p.kind) + ", got the float " + shown(v));
+    return put_double(program, index, p, PyFloat_AS_DOUBLE(v), false, out);
+  }
+  uint32_t size;
+  return put_scalar(program, index, &p, v, out, &size);
+}
+
+bool refuse_buffer(const Program& program, Py_ssize_t i, PyObject* o) {
+  PyErr_Clear();
+  std::string text = program.name + ": buffer " + std::to_string(i);
+  if (PyObject_TypeCheck(o, Buffer_Type)) {
+    auto* b = reinterpret_cast<BufferObject*>(o);
+    if (!b->buf) return refuse(text + " is not allocated: call allocate() or ensure_allocated() first");
+    return refuse(text + " is on " + shown(b->device) + ", which this device can't reach: copy it with hcq.copy");
+  }
+  return refuse(text + ": expected a Buffer, an HCQBuffer or a NumPy array, got " + Py_TYPE(o)->tp_name);
+}
+
+bool address_of(const Program& program, Py_ssize_t i, PyObject* o, uint64_t* out, bool* arrays) {
+  if (PyObject_TypeCheck(o, Buffer_Type)) {
+    // A look-up by name, so that what the Buffer checks (closed, inherited) is checked.
+    PyObject* handle = reinterpret_cast<BufferObject*>(o)->buf;
+    if (!handle || !PyObject_TypeCheck(handle, HCQBuffer_Type)) {
+      Ref checked(PyObject_GetAttrString(o, "_buf"));
+      if (checked) return refuse_buffer(program, i, o);
+      if (PyErr_ExceptionMatches(PyExc_AttributeError)) return refuse_buffer(program, i, o);
+      return false;
+    }
+    *out = reinterpret_cast<HCQBufferObject*>(handle)->va_addr;
+    return true;
+  }
+  if (PyObject_TypeCheck(o, HCQBuffer_Type)) {
+    *out = reinterpret_cast<HCQBufferObject*>(o)->va_addr;
+    return true;
+  }
+  Ref interface(PyObject_GetAttrString(o, "__array_interface__"));
+  if (!interface || !PyDict_Check(interface.get())) return refuse_buffer(program, i, o);
+  PyObject* data = PyDict_GetItemString(interface.get(), "data");
+  PyObject* strides = PyDict_GetItemString(interface.get(), "strides");
+  std::string text = program.name + ": array " + std::to_string(i);
+  if (strides && strides != Py_None) return refuse(text + " is strided: pass numpy.ascontiguousarray of it");
+  if (!data || !PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2) return refuse_buffer(program, i, o);
+  if (PyObject_IsTrue(PyTuple_GET_ITEM(data, 1)))
+    return refuse(text + " is read-only: pass a copy, since the kernel may write it");
+  *arrays = true;
+  return parse_u64(PyTuple_GET_ITEM(data, 0), out, "the address of the array");
+}
+
+bool parse_size(PyObject* value, uint64_t* out) {
+  if (PyLong_Check(value)) {
+    int overflow;
+    long long v = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow || v < 0) return false;
+    *out = static_cast<uint64_t>(v);
+    return true;
+  }
+  if (!PyIndex_Check(value)) return false;
+  Ref n(PyNumber_Index(value));
+  if (!n) {
+    PyErr_Clear();
+    return false;
+  }
+  return parse_size(n.get(), out);
+}
+
+bool parse_sizes(PyObject* value, const uint64_t limits[3], uint32_t out[3], const char* what) {
+  out[0] = out[1] = out[2] = 1;
+  if (!value || value == Py_None) return true;
+  uint64_t v;
+  if (PyLong_Check(value)) {
+    if (!parse_size(value, &v)) return refuse(std::string(what) + " must be 0 or more, got " + shown(value));
+    if (v > limits[0])
+      return refuse(std::string(what) + " " + shown(value) + " is more than the device's limit " +
+                    std::to_string(limits[0]));
+    out[0] = static_cast<uint32_t>(v);
+    return true;
+  }
+  Ref list(PySequence_Fast(value, ""));
+  if (!list) {
+    PyErr_Clear();
+    return refuse(std::string(what) + " must be up to three whole numbers, got " + shown(value));
+  }
+  Py_ssize_t n = PySequence_Fast_GET_SIZE(list.get());
+  if (n > 3) return refuse(std::string(what) + " has at most three dimensions, got " + shown(value));
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(list.get(), i);
+    if (!parse_size(item, &v))
+      return refuse(std::string(what) + " must be whole numbers, 0 or more, got " + shown(value));
+    if (v > limits[i])
+      return refuse(std::string(what) + " " + shown(value) + " is more than the device's limit (" +
+                    std::to_string(limits[i]) + " in dimension " + std::to_string(i) + ")");
+    out[i] = static_cast<uint32_t>(v);
+  }
+  return true;
+}
+}  // namespace
+
+bool parse_groups(PyObject* value, const Limits& limits, uint32_t out[3]) {
+  return parse_sizes(value, limits.groups, out, "global_size");
+}
+
+bool parse_items(PyObject* value, const Limits& limits, uint32_t out[3]) {
+  if (!parse_sizes(value, limits.items, out, "local_size")) return false;
+  uint64_t total = static_cast<uint64_t>(out[0]) * out[1] * out[2];
+  if (total == 0)
+    return refuse("local_size has an empty dimension: a group has at least one item, got " + shown(value));
+  if (total > limits.group_items)
+    return refuse("local_size " + shown(value) + " is " + std::to_string(total) + " items, the device's limit is " +
+                  std::to_string(limits.group_items));
+  return true;
+}
+
+bool check_sizes(const Program& program, const uint32_t groups[3], const uint32_t items[3]) {
+  if (program.kind == EntryKind::plain || program.kind == EntryKind::packed) {
+    for (int i = 0; i < 3; ++i)
+      if (groups[i] > 1 || items[i] > 1)
+        return refuse(program.name +
+                      " is a plain function, which runs once: sizes must be (1, 1, 1); write a grid kernel for more");
+  }
+  // Products of three 31-bit counts can pass 64 bits.
+  unsigned __int128 total = static_cast<unsigned __int128>(groups[0]) * groups[1] * groups[2];
+  if (total > (1ull << 48))
+    return refuse("global_size has " + std::to_string(static_cast<double>(total)) + " groups, the limit is 2^48");
+  return true;
+}
+
+bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t count, PyObject* vals,
+                    Arguments* out) {
+  Ref list;
+  PyObject* const* values = nullptr;
+  Py_ssize_t value_count = 0;
+  if (vals && vals != Py_None) {
+    if (PyTuple_CheckExact(vals)) {
+      values = &PyTuple_GET_ITEM(vals, 0);
+      value_count = PyTuple_GET_SIZE(vals);
+    } else {
+      list = Ref(PySequence_Fast(vals, ""));
+      if (!list) {
+        PyErr_Clear();
+        return refuse(program.name + ": vals must be a sequence of numbers, got " + shown(vals));
+      }
+      values = PySequence_Fast_ITEMS(list.get());
+      value_count = PySequence_Fast_GET_SIZE(list.get());
+    }
+  }
+  if (static_cast<uint64_t>(count + value_count + 1) * 8 > kMaxInlineArguments)
+    return refuse(program.name + ": " + std::to_string(count + value_count) + " arguments are too many, the limit is " +
+                  std::to_string(kMaxInlineArguments / 8 - 1));
+  if (program.typed) {
+    if (static_cast<uint32_t>(count) != program.pointers)
+      return refuse(program.name + " takes " + std::to_string(program.pointers) + " buffers, got " +
+                    std::to_string(count));
+    size_t wanted = program.params.size() - program.pointers;
+    if (static_cast<size_t>(value_count) != wanted)
+      return refuse(program.name + " takes " + std::to_string(wanted) + " values, got " + std::to_string(value_count));
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      uint64_t address;
+      if (!address_of(program, i, buffers[i], &address, &out->arrays)) return false;
+      std::memcpy(out->bytes + 8 * i, &address, 8);
+    }
+    for (Py_ssize_t i = 0; i < value_count; ++i) {
+      size_t index = static_cast<size_t>(i) + program.pointers;
+      const Param& p = program.params[index];
+      if (!put_value(program, index, p, values[i], out->bytes + p.offset)) return false;
+    }
+    out->size = program.kernargs_size;
+    return true;
+  }
+  // No recorded types: a count of slots, then 8 bytes for each argument.
+  uint64_t slots = static_cast<uint64_t>(count + value_count);
+  std::memcpy(out->bytes, &slots, 8);
+  uint8_t* slot = out->bytes + 8;
+  for (Py_ssize_t i = 0; i < count; ++i, slot += 8) {
+    uint64_t address;
+    if (!address_of(program, i, buffers[i], &address, &out->arrays)) return false;
+    std::memcpy(slot, &address, 8);
+  }
+  for (Py_ssize_t i = 0; i < value_count; ++i, slot += 8) {
+    size_t index = static_cast<size_t>(i) + program.pointers;
+    if (PyLong_Check(values[i])) {
+      Param p{ParamKind::i32, 4, 0, ""};
+      int64_t wide = 0;
+      if (!put_int(program, index, p, values[i], reinterpret_cast<uint8_t*>(&wide))) return false;
+      std::memcpy(slot, &wide, 8);
+    } else if (PyFloat_CheckExact(values[i])) {
+      return refuse(where(program, index) + ": the library records no parameter types, so the float " +
+                    shown(values[i]) + " can't be passed");
+    } else {
+      uint32_t size;
+      if (!put_scalar(program, index, nullptr, values[i], slot, &size)) return false;
+    }
+  }
+  out->size = static_cast<uint32_t>(8 * (slots + 1));
+  return true;
+}
+
+}  // namespace hcq

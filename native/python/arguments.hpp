@@ -1,0 +1,19 @@
+// From Python's arguments to kernargs: buffers, values and sizes, checked against what the library recorded.
+#pragma once
+#include "core/program.hpp"
+#include "python/common.hpp"
+
+namespace hcq {
+
+// The kernargs of one launch, filled in place.
+struct Arguments {
+  uint32_t size = 0;
+  bool arrays = false;  // a NumPy array's own memory is used: the launch must finish before the call returns
+  alignas(64) uint8_t bytes[kMaxInlineArguments];
+};
+
+// Packs buffers (Buffer, HCQBuffer, writable C-contiguous NumPy arrays) and vals (a sequence, or null for none).
+// Raises LaunchError. The caller keeps the objects alive until the launch is queued, and arrays until it has finished.
+bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t count, PyObject* vals, Arguments* out);
+
+}  // namespace hcq

@@ -1,0 +1,220 @@
+// Errors by name, numbers from Python, and waiting (common.hpp).
+#include "python/common.hpp"
+
+#include <unistd.h>
+
+#include "core/program.hpp"
+#include "core/scheduler.hpp"
+#include "platform/platform.hpp"
+
+namespace hcq {
+
+PyObject* raise(const char* name, const std::string& message) {
+  Ref module(PyImport_ImportModule("hcq.errors"));
+  if (!module) return nullptr;
+  Ref cls(PyObject_GetAttrString(module.get(), name));
+  if (cls) PyErr_SetString(cls.get(), message.c_str());
+  return nullptr;
+}
+
+PyObject* raise_forked(uint32_t generation, const std::string& what) {
+  Ref module(PyImport_ImportModule("hcq.runtime.process"));
+  if (!module) return nullptr;
+  Ref error(PyObject_CallMethod(module.get(), "forked", "Is", generation, what.c_str()));
+  if (error) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
+  return nullptr;
+}
+
+PyObject* raise_fault(uint64_t error) {
+  Ref module(PyImport_ImportModule("hcq.queues.faults"));
+  if (!module) return nullptr;
+  Ref result(PyObject_CallMethod(module.get(), "raise_fault", "K", static_cast<unsigned long long>(error)));
+  return nullptr;
+}
+
+uint64_t config_number(const char* variable) {
+  Ref module(PyImport_ImportModule("hcq.config"));
+  if (!module) return 0;
+  Ref value(PyObject_CallMethod(module.get(), variable, nullptr));
+  if (!value) return 0;
+  return PyLong_AsUnsignedLongLong(value.get());
+}
+
+bool parse_u64(PyObject* value, uint64_t* out, const char* what) {
+  Ref number(PyNumber_Index(value));
+  if (!number) {
+    PyErr_Format(PyExc_TypeError, "%s must be a whole number, not %.100s", what, Py_TYPE(value)->tp_name);
+    return false;
+  }
+  *out = PyLong_AsUnsignedLongLong(number.get());
+  if (!PyErr_Occurred()) return true;
+  PyErr_Clear();
+  PyErr_Format(PyExc_ValueError, "%s must be from 0 to 2^64-1, got %S", what, number.get());
+  return false;
+}
+
+uint64_t deadline_after_ms(uint64_t ms) {
+  if (ms > 1000ull * 86400 * 365 * 100) return UINT64_MAX;
+  return now_ns() + ms * 1000000;
+}
+
+namespace {
+// Steps q, and where it stands at a wait, the queue that is to end that.
+void help(Queue* q, uint64_t deadline, int depth) {
+  if (!q || q->generation != g_generation) return;
+  StepResult r = step(q, true, deadline);
+  if (r == StepResult::refused) {
+    urge();  // step() left the queue to the pool
+  } else if (r == StepResult::blocked && depth < 8) {
+    // Records of signals and queues are never freed: at worst we step a queue for nothing.
+    Signal* s = q->blocked_signal.load(std::memory_order_relaxed);
+    Queue* other = s ? s->setter.load(std::memory_order_relaxed) : nullptr;
+    if (other && other != q) {
+      help(other, deadline, depth + 1);
+      if (now_ns() < deadline) step(q, true, deadline);
+    }
+  }
+}
+
+Reached look(const Wait& w) {
+  if (!w.own) return signal_reached(*w.memory, w.value);
+  return w.memory->value.load(std::memory_order_acquire) >= w.value ? Reached::yes : Reached::no;
+}
+
+// A command that runs for longer than HCQ_KERNEL_TIMEOUT_MS loses its device.
+struct Watch {
+  Queue* queue;
+  uint64_t position = 0, since = 0;
+  void check(uint64_t limit_ns) {
+    if (!queue || !limit_ns || queue->generation != g_generation) return;
+    uint64_t now = now_ns(), at = queue->done.value.load(std::memory_order_acquire);
+    bool busy = queue->exec_program.load(std::memory_order_relaxed) != nullptr;
+    if (at != position || !busy || !since) {
+      position = at;
+      since = now;
+      return;
+    }
+    if (now - since < limit_ns || queue->device->fault.load(std::memory_order_acquire)) return;
+    Program* p = queue->exec_program.load(std::memory_order_relaxed);
+    device_lose(queue->device,
+                fault_record(
+                    Fault{queue->device->name, p ? p->name : "command",
+                          "ran longer than HCQ_KERNEL_TIMEOUT_MS (" + std::to_string(limit_ns / 1000000) + " ms)", 0}));
+  }
+};
+}  // namespace
+
+Waited wait_until(const Wait& w, uint64_t deadline) {
+  Reached r = look(w);
+  if (r == Reached::no) {
+    uint64_t soon = now_ns() + 20000;
+    if (soon > deadline) soon = deadline;
+    help(w.setter, soon, 0);
+    r = look(w);
+    if (r == Reached::no && w.setter2) {
+      help(w.setter2, soon, 0);
+      r = look(w);
+    }
+  }
+  if (r != Reached::no) return r == Reached::yes ? Waited::reached : Waited::failed;
+  uint64_t limit_ns = config_number("KERNEL_TIMEOUT_MS") * 1000000;
+  if (PyErr_Occurred()) return Waited::interrupted;
+  Watch watch{w.setter}, watch2{w.setter2};
+  PyThreadState* thread = PyEval_SaveThread();
+  Waited result = Waited::timeout;
+  urge();
+  for (uint64_t round = 0;; ++round) {
+    uint64_t now = now_ns();
+    uint64_t until = now + 200000 < deadline ? now + 200000 : deadline;
+    help(w.setter, until, 0);
+    if (w.setter2) help(w.setter2, until, 0);
+    if ((r = look(w)) != Reached::no) break;
+    uint64_t spin_end = now_ns() + 5000;
+    for (unsigned n = 0; r == Reached::no; ++n) {
+      cpu_relax();
+      r = look(w);
+      if ((n & 15) == 15 && now_ns() >= spin_end) break;
+    }
+    if (r != Reached::no) break;
+    now = now_ns();
+    if (now >= deadline) {
+      r = look(w);  // once more: it may have come while we looked at the clock
+      break;
+    }
+    uint64_t slice = deadline - now < w.slice_ns ? deadline - now : w.slice_ns;
+    // seq_cst: the setter stores the value before it reads `sleepers` (docs/design/signals.md)
+    w.memory->sleepers.fetch_add(1, std::memory_order_seq_cst);
+    uint32_t seen = w.memory->wake.load(std::memory_order_acquire);
+    bool woken = true;
+    if ((r = look(w)) == Reached::no) woken = futex_wait(&w.memory->wake, seen, slice, true);
+    w.memory->sleepers.fetch_sub(1, std::memory_order_relaxed);
+    if ((r = look(w)) != Reached::no) break;
+    if (!woken) {
+      watch.check(limit_ns);
+      watch2.check(limit_ns);
+      PyEval_RestoreThread(thread);
+      if (PyErr_CheckSignals() != 0) return Waited::interrupted;
+      thread = PyEval_SaveThread();
+    }
+  }
+  PyEval_RestoreThread(thread);
+  if (r == Reached::yes) result = Waited::reached;
+  if (r == Reached::failed) result = Waited::failed;
+  return result;
+}
+
+Waited wait_position(Queue* q, uint64_t position, uint64_t deadline) {
+  Wait w{&q->done, position};
+  w.own = true;
+  w.setter = q;
+  w.slice_ns = 2000000;  // woken when the queue runs out of work, not at each position
+  return wait_until(w, deadline);
+}
+
+std::string describe_signal(const Signal* s) {
+  return "signal #" + std::to_string(s->id) + " (value " +
+         std::to_string(s->memory->value.load(std::memory_order_acquire)) + ")";
+}
+
+std::string describe_queue(Queue* q) {
+  if (!q) return "no queued command is to set it";
+  uint64_t left = q->tail.load(std::memory_order_acquire) - q->done.value.load(std::memory_order_acquire);
+  if (left == 0) return q->name + " is empty";
+  if (Signal* s = q->blocked_signal.load(std::memory_order_relaxed))
+    return q->name + " stands at a wait for " + describe_signal(s) + " to reach " +
+           std::to_string(q->blocked_value.load(std::memory_order_relaxed));
+  if (Program* p = q->exec_program.load(std::memory_order_relaxed)) return q->name + " runs " + p->name;
+  return q->name + " has commands left";
+}
+
+bool reserve(Queue* q, uint64_t units, uint32_t largest, Timeline* timeline) {
+  uint64_t deadline = 0;
+  for (;;) {
+    if (timeline) timeline->lock.lock();
+    q->produce.lock();
+    if (queue_room(q, units, largest)) return true;
+    q->produce.unlock();
+    if (timeline) timeline->lock.unlock();
+    if (units * kUnit > queue_limit_bytes()) {
+      raise("LaunchError", "this submit takes " + std::to_string(units * kUnit) +
+                               " bytes of queue, more than HCQ_QUEUE_LIMIT (" + std::to_string(queue_limit_bytes()) +
+                               "): split it, bind it, or raise the limit");
+      return false;
+    }
+    if (!deadline) {
+      deadline = deadline_after_ms(config_number("TIMEOUT_MS"));
+      if (PyErr_Occurred()) return false;
+    }
+    // The queue is full: wait (and help) until it has moved on.
+    uint64_t at = q->done.value.load(std::memory_order_acquire);
+    Waited waited = wait_position(q, at + 1, deadline);
+    if (waited == Waited::interrupted) return false;
+    if (waited == Waited::timeout) {
+      raise("SignalTimeout", q->name + " is full (HCQ_QUEUE_LIMIT) and did not move: " + describe_queue(q) +
+                                 "; nothing of this submit was queued");
+      return false;
+    }
+  }
+}
+
+}  // namespace hcq

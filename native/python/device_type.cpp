@@ -1,0 +1,593 @@
+// _native.CommandDevice and _native.Stream: a device of native command queues as Python sees it.
+#include "core/retire.hpp"
+#include "core/scheduler.hpp"
+#include "python/common.hpp"
+
+namespace hcq {
+
+PyTypeObject* Device_Type;
+PyTypeObject* Stream_Type;
+
+bool device_usable(Device* d) {
+  if (__builtin_expect(d->generation != g_generation, 0)) {
+    raise_forked(d->generation, d->name);
+    return false;
+  }
+  if (__builtin_expect(d->closed.load(std::memory_order_relaxed), 0)) {
+    raise("HCQError", d->name + " is closed: Device[\"" + d->name + "\"] opens it again");
+    return false;
+  }
+  if (uint64_t error = d->fault.load(std::memory_order_acquire); __builtin_expect(error != 0, 0)) {
+    raise_fault(error);
+    return false;
+  }
+  return true;
+}
+
+Device* device_of(PyObject* object) {
+  if (!PyObject_TypeCheck(object, Device_Type)) {
+    PyErr_Format(PyExc_TypeError, "expected a device of native command queues, not %.100s", Py_TYPE(object)->tp_name);
+    return nullptr;
+  }
+  Device* d = reinterpret_cast<DeviceObject*>(object)->device;
+  if (!d) {
+    PyErr_SetString(PyExc_RuntimeError, "this device was never opened");
+    return nullptr;
+  }
+  return d;
+}
+
+bool timeline_lock_free(DeviceObject* device) {
+  unsigned long me = PyThread_get_thread_ident();
+  while (device->lock_owner && device->lock_owner != me) {
+    PyThreadState* thread = PyEval_SaveThread();
+    timespec t{0, 20000};
+    nanosleep(&t, nullptr);
+    PyEval_RestoreThread(thread);
+    if (PyErr_CheckSignals() != 0) return false;
+  }
+  return true;
+}
+
+namespace {
+DeviceObject* cast(PyObject* o) { return reinterpret_cast<DeviceObject*>(o); }
+
+// Waits until everything queued on the device so far has finished. Does not look at faults.
+Waited drain(Device* d, uint64_t deadline, bool timeline, Queue** stuck) {
+  std::vector<Queue*> queues;
+  if (Queue* q = d->compute.load(std::memory_order_acquire)) queues.push_back(q);
+  if (Queue* q = d->copy.load(std::memory_order_acquire)) queues.push_back(q);
+  d->make_lock.lock();
+  for (Queue* q : d->streams) queues.push_back(q);
+  d->make_lock.unlock();
+  for (Queue* q : queues) {
+    uint64_t position = q->tail.load(std::memory_order_acquire);
+    if (q->done.value.load(std::memory_order_acquire) >= position) continue;
+    *stuck = q;
+    for (;;) {
+      Waited waited = wait_position(q, position, deadline);
+      if (waited == Waited::reached) break;
+      // The deadline is for queues that stand at a wait; a command that runs has HCQ_KERNEL_TIMEOUT_MS.
+      if (waited == Waited::interrupted || q->blocked.load(std::memory_order_acquire)) return waited;
+      deadline = now_ns() + 1000000000;
+    }
+  }
+  *stuck = nullptr;
+  if (!timeline || d->fault.load(std::memory_order_acquire)) return Waited::reached;
+  Signal* s = d->timeline.signal;
+  Wait w{s->memory, d->timeline.next.load(std::memory_order_acquire) - 1};
+  w.setter = s->setter.load(std::memory_order_relaxed);
+  return wait_until(w, deadline);
+}
+
+PyObject* open(PyObject* self, PyObject* args) {
+  const char* name;
+  PyObject* signal;
+  unsigned long long limits[7];
+  if (!PyArg_ParseTuple(args, "sO(KKK)(KKK)K", &name, &signal, &limits[0], &limits[1], &limits[2], &limits[3],
+                        &limits[4], &limits[5], &limits[6]))
+    return nullptr;
+  Signal* s = signal_of(signal);
+  if (!s) return nullptr;
+  if (cast(self)->device) return PyErr_Format(PyExc_RuntimeError, "%s is open already", name);
+  Device* d = device_create(name);
+  for (int i = 0; i < 3; ++i) {
+    d->limits.groups[i] = limits[i];
+    d->limits.items[i] = limits[3 + i];
+  }
+  d->limits.group_items = limits[6];
+  d->timeline.signal = s;
+  Py_INCREF(signal);
+  cast(self)->timeline_signal = signal;
+  cast(self)->device = d;
+  Py_RETURN_NONE;
+}
+
+PyObject* synchronize(PyObject* self, PyObject*) {
+  Device* d = device_of(self);
+  if (!d) return nullptr;
+  if (d->generation != g_generation) return raise_forked(d->generation, d->name);
+  if (d->closed.load(std::memory_order_relaxed)) Py_RETURN_NONE;
+  // Most often nothing is left: then no clock, no configuration.
+  Queue* c = d->compute.load(std::memory_order_acquire);
+  Queue* k = d->copy.load(std::memory_order_acquire);
+  Queue* stuck = nullptr;
+  bool idle = (!c || !c->has_work()) && (!k || !k->has_work()) && d->streams.empty() &&
+              d->timeline.signal->memory->value.load(std::memory_order_acquire) + 1 >=
+                  d->timeline.next.load(std::memory_order_acquire);
+  if (!idle && !d->fault.load(std::memory_order_acquire)) {
+    // First without looking up the time-out: the wait is mostly over within microseconds.
+    Py_INCREF(self);
+    Waited waited = Waited::reached;
+    if (c && c->has_work()) step(c, true, now_ns() + 20000);
+    idle = (!c || !c->has_work()) && (!k || !k->has_work()) && d->streams.empty() &&
+           d->timeline.signal->memory->value.load(std::memory_order_acquire) + 1 >=
+               d->timeline.next.load(std::memory_order_acquire);
+    if (!idle) {
+      uint64_t ms = config_number("TIMEOUT_MS");
+      waited = PyErr_Occurred() ? Waited::interrupted : drain(d, deadline_after_ms(ms), true, &stuck);
+      if (waited == Waited::timeout && !d->fault.load(std::memory_order_acquire)) {
+        Signal* s = d->timeline.signal;
+        Queue* setter = stuck ? stuck : s->setter.load(std::memory_order_relaxed);
+        raise("SignalTimeout", d->name + " did not become idle within " + std::to_string(ms) + " ms: " +
+                                   describe_queue(setter) + "; timeline at " + std::to_string(s->memory->value.load()) +
+                                   ", wanted " + std::to_string(d->timeline.next.load() - 1));
+      }
+    }
+    Py_DECREF(self);
+    if (waited == Waited::interrupted || PyErr_Occurred()) return nullptr;
+  } else if (!idle) {
+    // Lost: let the queues drop what they hold, so that nothing of it runs later.
+    drain(d, now_ns() + 1000000000, false, &stuck);
+    if (PyErr_Occurred()) return nullptr;
+  }
+  run_retired();
+  if (uint64_t error = d->fault.load(std::memory_order_acquire)) return raise_fault(error);
+  if (d->reported.load(std::memory_order_relaxed)) {
+    // acq_rel: exactly one synchronize tells it
+    if (uint64_t error = d->reported.exchange(0, std::memory_order_acq_rel)) return raise_fault(error);
+  }
+  Py_RETURN_NONE;
+}
+
+// Whether anything queued on this device is unfinished. Never blocks.
+PyObject* busy(PyObject* self, PyObject*) {
+  Device* d = device_of(self);
+  if (!d) return nullptr;
+  bool work = false;
+  if (Queue* q = d->compute.load(std::memory_order_acquire)) work |= q->has_work();
+  if (Queue* q = d->copy.load(std::memory_order_acquire)) work |= q->has_work();
+  for (Queue* q : d->streams) work |= q->has_work();
+  return PyBool_FromLong(work);
+}
+
+PyObject* next_timeline(PyObject* self, PyObject*) {
+  Device* d = device_of(self);
+  if (!d || !device_usable(d) || !timeline_lock_free(cast(self))) return nullptr;
+  // relaxed: uniqueness is all that counts; order comes from the queue
+  return PyLong_FromUnsignedLongLong(d->timeline.next.fetch_add(1, std::memory_order_relaxed));
+}
+
+PyObject* close(PyObject* self, PyObject*) {
+  Device* d = device_of(self);
+  if (!d) return nullptr;
+  if (d->generation != g_generation) Py_RETURN_NONE;
+  d->closed.store(true, std::memory_order_relaxed);
+  d->make_lock.lock();
+  for (Queue* q : d->streams) queue_close(q);
+  d->streams.clear();
+  d->make_lock.unlock();
+  run_retired();
+  Py_RETURN_NONE;
+}
+
+PyObject* lose(PyObject* self, PyObject* args) {
+  const char *command, *message;
+  unsigned long long token;
+  if (!PyArg_ParseTuple(args, "ssK", &command, &message, &token)) return nullptr;
+  Device* d = device_of(self);
+  if (!d) return nullptr;
+  device_lose(d, fault_record(Fault{d->name, command, message, token}));
+  Py_RETURN_NONE;
+}
+
+std::atomic<uint64_t> g_injection{1};
+
+PyObject* inject(PyObject* self, PyObject* args) {
+  const char* what;
+  long long nth;
+  unsigned long long token;
+  double delay;
+  if (!PyArg_ParseTuple(args, "sLKd", &what, &nth, &token, &delay)) return nullptr;
+  Device* d = device_of(self);
+  if (!d) return nullptr;
+  Injection i{InjectWhat::exec, nth, token, static_cast<uint64_t>(delay * 1e9), g_injection.fetch_add(1)};
+  std::string w = what;
+  if (w == "copy")
+    i.what = InjectWhat::copy;
+  else if (w == "submit")
+    i.what = InjectWhat::submit;
+  else if (w != "exec")
+    return PyErr_Format(PyExc_ValueError, "what must be exec, copy or submit here, not %s", what);
+  d->inject_lock.lock();
+  d->armed.push_back(i);
+  d->injections.fetch_add(1, std::memory_order_relaxed);
+  d->inject_lock.unlock();
+  return PyLong_FromUnsignedLongLong(i.id);
+}
+
+// Disarms; returns whether it had fired.
+PyObject* uninject(PyObject* self, PyObject* arg) {
+  uint64_t id;
+  Device* d = device_of(self);
+  if (!d || !parse_u64(arg, &id, "id")) return nullptr;
+  bool fired = true;
+  d->inject_lock.lock();
+  for (size_t i = 0; i < d->armed.size(); ++i) {
+    if (d->armed[i].id != id) continue;
+    d->armed.erase(d->armed.begin() + static_cast<std::ptrdiff_t>(i));
+    d->injections.fetch_sub(1, std::memory_order_relaxed);
+    fired = false;
+    break;
+  }
+  d->inject_lock.unlock();
+  return PyBool_FromLong(fired);
+}
+
+PyObject* get_timeline_value(PyObject* self, void*) {
+  Device* d = device_of(self);
+  return d ? PyLong_FromUnsignedLongLong(d->timeline.next.load(std::memory_order_relaxed)) : nullptr;
+}
+
+int set_timeline_value(PyObject* self, PyObject* value, void*) {
+  Device* d = device_of(self);
+  uint64_t v;
+  if (!d || !value || !parse_u64(value, &v, "timeline_value")) return -1;
+  if (!timeline_lock_free(cast(self))) return -1;
+  d->timeline.next.store(v, std::memory_order_relaxed);
+  return 0;
+}
+
+PyObject* get_timeline_signal(PyObject* self, void*) {
+  if (!device_of(self)) return nullptr;
+  PyObject* s = cast(self)->timeline_signal;
+  Py_INCREF(s);
+  return s;
+}
+
+int set_timeline_signal(PyObject* self, PyObject* value, void*) {
+  Device* d = device_of(self);
+  Signal* s = value ? signal_of(value) : nullptr;
+  if (!d || !s) return -1;
+  d->timeline.lock.lock();
+  d->timeline.signal = s;
+  d->timeline.lock.unlock();
+  Py_INCREF(value);
+  PyObject* old = cast(self)->timeline_signal;
+  cast(self)->timeline_signal = value;
+  Py_XDECREF(old);  // its memory stays until queued work has passed
+  return 0;
+}
+
+PyObject* get_fault(PyObject* self, void*) {
+  Device* d = device_of(self);
+  return d ? PyLong_FromUnsignedLongLong(d->fault.load(std::memory_order_acquire)) : nullptr;
+}
+
+// dev.timeline_lock: a reentrant context manager; launches of other threads wait while it is held.
+struct LockObject {
+  PyObject_HEAD PyObject* device;
+};
+PyTypeObject* Lock_Type;
+
+PyObject* lock_enter(PyObject* self, PyObject*) {
+  DeviceObject* d = cast(reinterpret_cast<LockObject*>(self)->device);
+  if (!timeline_lock_free(d)) return nullptr;
+  d->lock_owner = PyThread_get_thread_ident();
+  ++d->lock_depth;
+  Py_INCREF(self);
+  return self;
+}
+
+PyObject* lock_exit(PyObject* self, PyObject* const*, Py_ssize_t) {
+  DeviceObject* d = cast(reinterpret_cast<LockObject*>(self)->device);
+  if (d->lock_owner != PyThread_get_thread_ident())
+    return PyErr_Format(PyExc_RuntimeError, "timeline_lock is released by a thread that does not hold it");
+  if (--d->lock_depth == 0) d->lock_owner = 0;
+  Py_RETURN_NONE;
+}
+
+void lock_dealloc(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  Py_XDECREF(reinterpret_cast<LockObject*>(self)->device);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMethodDef lock_methods[] = {
+    {"__enter__", lock_enter, METH_NOARGS, nullptr},
+    {"acquire", lock_enter, METH_NOARGS, nullptr},
+    {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(lock_exit)), METH_FASTCALL, nullptr},
+    {"release", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(lock_exit)), METH_FASTCALL, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+PyType_Slot lock_slots[] = {{Py_tp_methods, lock_methods},
+                            {Py_tp_dealloc, reinterpret_cast<void*>(lock_dealloc)},
+                            {Py_tp_doc, const_cast<char*>("Reentrant lock around a device's timeline.")},
+                            {0, nullptr}};
+PyType_Spec lock_spec = {"hcq._native.TimelineLock", sizeof(LockObject), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, lock_slots};
+
+PyObject* get_timeline_lock(PyObject* self, void*) {
+  if (!device_of(self)) return nullptr;
+  auto* lock = reinterpret_cast<LockObject*>(Lock_Type->tp_alloc(Lock_Type, 0));
+  if (!lock) return nullptr;
+  Py_INCREF(self);
+  lock->device = self;
+  return reinterpret_cast<PyObject*>(lock);
+}
+
+// --- streams -------------------------------------------------------------------------------------------------------
+PyObject* make_stream(PyObject* self, PyObject*) {
+  Device* d = device_of(self);
+  if (!d || !device_usable(d)) return nullptr;
+  auto* s = reinterpret_cast<StreamObject*>(Stream_Type->tp_alloc(Stream_Type, 0));
+  if (!s) return nullptr;
+  s->timeline = new Timeline;
+  s->timeline->signal = signal_create(0);
+  s->queue = device_stream(d);
+  s->device = d;
+  device_retain(d);
+  Py_INCREF(self);
+  s->device_object = self;
+  return reinterpret_cast<PyObject*>(s);
+}
+
+void stream_dealloc(PyObject* object) {
+  auto* s = reinterpret_cast<StreamObject*>(object);
+  if (s->weakrefs) PyObject_ClearWeakRefs(object);
+  if (s->device && s->device->generation == g_generation) {
+    // Its queue goes on to the end of what it holds; the device forgets it when that is over.
+    struct Rest {
+      Device* device;
+      Queue* queue;
+      Timeline* timeline;
+    };
+    auto* rest = new Rest{s->device, s->queue, s->timeline};
+    retire(
+        [](void* p) {
+          auto* r = static_cast<Rest*>(p);
+          r->device->make_lock.lock();
+          auto& all = r->device->streams;
+          bool listed = false;
+          for (size_t i = 0; i < all.size(); ++i) {
+            if (all[i] != r->queue) continue;
+            all[i] = all.back();
+            all.pop_back();
+            listed = true;
+            break;
+          }
+          r->device->make_lock.unlock();
+          if (listed) queue_close(r->queue);
+          queue_release(r->queue);
+          signal_release(r->timeline->signal);
+          delete r->timeline;
+          device_release(r->device);
+          delete r;
+        },
+        rest);
+  }
+  Py_XDECREF(s->device_object);
+  PyTypeObject* type = Py_TYPE(object);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+bool stream_usable(StreamObject* s) { return device_usable(s->device); }
+
+// (signal, value) that stands for everything queued on `other` until now.
+bool point_of(PyObject* other, Signal** signal, uint64_t* value) {
+  if (PyObject_TypeCheck(other, Stream_Type)) {
+    auto* o = reinterpret_cast<StreamObject*>(other);
+    *signal = o->timeline->signal;
+    *value = o->timeline->next.load(std::memory_order_acquire) - 1;
+    return true;
+  }
+  if (PyObject_TypeCheck(other, Device_Type)) {
+    Device* d = device_of(other);
+    if (!d) return false;
+    *signal = d->timeline.signal;
+    *value = d->timeline.next.load(std::memory_order_acquire) - 1;
+    return true;
+  }
+  PyObject* pair_signal;
+  if (PyTuple_Check(other) && PyTuple_GET_SIZE(other) == 2) {
+    pair_signal = PyTuple_GET_ITEM(other, 0);
+    *signal = signal_of(pair_signal);
+    return *signal && parse_u64(PyTuple_GET_ITEM(other, 1), value, "the value of a signal");
+  }
+  PyErr_Format(PyExc_TypeError, "wait takes a stream, a device of command queues or (signal, value), not %.100s",
+               Py_TYPE(other)->tp_name);
+  return false;
+}
+
+PyObject* stream_wait(PyObject* self, PyObject* other) {
+  auto* s = reinterpret_cast<StreamObject*>(self);
+  Signal* signal;
+  uint64_t value;
+  if (!stream_usable(s) || !point_of(other, &signal, &value)) return nullptr;
+  if (!reserve(s->queue, 1, 1, nullptr)) return nullptr;
+  auto* p = reinterpret_cast<SignalPacket*>(queue_write(s->queue, 1));
+  p->header = {PacketType::wait, 1, kEndOfSubmit, ++s->queue->records};
+  p->signal = signal;
+  p->value = value;
+  queue_publish(s->queue);
+  s->queue->produce.unlock();
+  doorbell(s->queue);
+  Py_INCREF(self);
+  return self;
+}
+
+PyObject* stream_synchronize(PyObject* self, PyObject*) {
+  auto* s = reinterpret_cast<StreamObject*>(self);
+  if (!stream_usable(s)) return nullptr;
+  uint64_t ms = config_number("TIMEOUT_MS");
+  if (PyErr_Occurred()) return nullptr;
+  Waited waited = wait_position(s->queue, s->queue->tail.load(std::memory_order_acquire), deadline_after_ms(ms));
+  if (waited == Waited::interrupted) return nullptr;
+  if (waited == Waited::timeout)
+    return raise("SignalTimeout",
+                 "stream did not finish within " + std::to_string(ms) + " ms: " + describe_queue(s->queue));
+  run_retired();
+  if (uint64_t error = s->device->fault.load(std::memory_order_acquire)) return raise_fault(error);
+  if (uint64_t error = s->device->reported.exchange(0, std::memory_order_acq_rel)) return raise_fault(error);
+  Py_RETURN_NONE;
+}
+
+PyObject* stream_device(PyObject* self, void*) {
+  PyObject* d = reinterpret_cast<StreamObject*>(self)->device_object;
+  Py_INCREF(d);
+  return d;
+}
+
+PyMethodDef stream_methods[] = {
+    {"wait", stream_wait, METH_O,
+     "wait(other)\n--\n\nWhat is queued on this stream from now on starts after everything queued so far on `other`, "
+     "a\n"
+     "stream or a device. Returns the stream; doesn't block."},
+    {"synchronize", stream_synchronize, METH_NOARGS,
+     "synchronize()\n--\n\nReturn when all that was queued on this stream has finished. Raises what failed."},
+    {nullptr, nullptr, 0, nullptr}};
+PyObject* stream_position(PyObject* self, void*) {
+  auto* s = reinterpret_cast<StreamObject*>(self);
+  return Py_BuildValue("(NK)", signal_object(s->timeline->signal),
+                       static_cast<unsigned long long>(s->timeline->next.load(std::memory_order_acquire) - 1));
+}
+
+PyGetSetDef stream_getset[] = {
+    {"device", stream_device, nullptr, "The device.", nullptr},
+    {"position", stream_position, nullptr,
+     "(signal, value), reached once all work given to the stream until now is over.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMemberDef stream_members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(StreamObject, weakrefs), READONLY, nullptr},
+                                {nullptr, 0, 0, 0, nullptr}};
+PyType_Slot stream_slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(stream_dealloc)},
+    {Py_tp_methods, stream_methods},
+    {Py_tp_getset, stream_getset},
+    {Py_tp_members, stream_members},
+    {Py_tp_doc,
+     const_cast<char*>("An ordered lane of launches and copies on a device, beside the device's own order.")},
+    {0, nullptr}};
+PyType_Spec stream_spec = {"hcq._native.Stream", sizeof(StreamObject), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, stream_slots};
+
+// --- copies --------------------------------------------------------------------------------------------------------
+PyObject* enqueue_copy(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  Device* d = device_of(self);
+  if (!d || !device_usable(d) || !timeline_lock_free(cast(self))) return nullptr;
+  uint64_t dest, source, bytes;
+  if (count < 3 || count > 4) return PyErr_Format(PyExc_TypeError, "enqueue_copy(dest, src, nbytes, stream=None)");
+  if (!parse_u64(args[0], &dest, "dest") || !parse_u64(args[1], &source, "src") ||
+      !parse_u64(args[2], &bytes, "nbytes"))
+    return nullptr;
+  Queue* q;
+  Timeline* t;
+  if (count == 4 && args[3] != Py_None) {
+    if (!PyObject_TypeCheck(args[3], Stream_Type) || reinterpret_cast<StreamObject*>(args[3])->device != d)
+      return raise("LaunchError", "stream must be a stream of " + d->name);
+    q = reinterpret_cast<StreamObject*>(args[3])->queue;
+    t = reinterpret_cast<StreamObject*>(args[3])->timeline;
+  } else {
+    q = device_queue(d, QueueKind::copy);
+    t = &d->timeline;
+  }
+  if (!reserve(q, 1, 1, t)) return nullptr;
+  auto* p = reinterpret_cast<CopyPacket*>(queue_write(q, 1));
+  uint64_t value = t->next.fetch_add(1, std::memory_order_relaxed);  // under the timeline's lock
+  p->header = {PacketType::copy, 1, kEndOfSubmit | kWaitPrevious | kCompletes, ++q->records};
+  p->destination = dest;
+  p->source = source;
+  p->bytes = bytes;
+  p->signal = t->signal;
+  p->value = value;
+  p->timing = nullptr;
+  t->signal->setter.store(q, std::memory_order_relaxed);
+  queue_publish(q);
+  q->produce.unlock();
+  t->lock.unlock();
+  doorbell(q);
+  run_retired();
+  return PyLong_FromUnsignedLongLong(value);
+}
+
+int device_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(cast(self)->timeline_signal);
+  return 0;
+}
+
+void device_dealloc(PyObject* object) {
+  DeviceObject* self = cast(object);
+  PyObject_GC_UnTrack(object);
+  if (self->weakrefs) PyObject_ClearWeakRefs(object);
+  if (self->device && self->device->generation == g_generation) {
+    Device* d = self->device;
+    // What is queued may still run: the record goes when that is over.
+    retire([](void* p) { device_release(static_cast<Device*>(p)); }, d);
+  }
+  Py_XDECREF(self->timeline_signal);
+  PyTypeObject* type = Py_TYPE(object);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+PyMethodDef methods[] = {
+    {"_open", open, METH_VARARGS,
+     "_open(name, timeline_signal, max_groups, max_group_size, max_group_items)\n--\n\nCalled once by the driver."},
+    {"synchronize", synchronize, METH_NOARGS,
+     "synchronize()\n--\n\nReturn when all that was queued has finished; raise what failed (DeviceLost), or "
+     "SignalTimeout\n"
+     "after HCQ_TIMEOUT_MS, naming the wait that a queue stands at. The calling thread may run short commands itself."},
+    {"busy", busy, METH_NOARGS, "busy()\n--\n\nWhether anything queued here is unfinished. Never blocks."},
+    {"next_timeline", next_timeline, METH_NOARGS,
+     "next_timeline()\n--\n\nReserve the next timeline value, atomically. Whoever reserves must signal it."},
+    {"enqueue_copy", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(enqueue_copy)), METH_FASTCALL,
+     "enqueue_copy(dest, src, nbytes, stream=None)\n--\n\nQueue a copy between two addresses after everything queued\n"
+     "so far (or on the stream). Returns its timeline value; doesn't wait."},
+    {"_stream", make_stream, METH_NOARGS, "_stream()\n--\n\nA new stream."},
+    {"_shut", close, METH_NOARGS, "_shut()\n--\n\nMarks the device closed; the driver has synchronized before."},
+    {"_lose", lose, METH_VARARGS, "_lose(command, message, token)\n--\n\nMarks the device lost."},
+    {"_inject", inject, METH_VARARGS,
+     "_inject(what, nth, token, delay)\n--\n\nArms an injected failure; returns its id."},
+    {"_uninject", uninject, METH_O, "_uninject(id)\n--\n\nDisarms it; returns whether it had fired."},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef getset[] = {
+    {"timeline_value", get_timeline_value, set_timeline_value, "The next value to signal, from 1.", nullptr},
+    {"timeline_signal", get_timeline_signal, set_timeline_signal, "The signal of this device's timeline.", nullptr},
+    {"timeline_lock", get_timeline_lock, nullptr, "Held by clients that raise timeline_value beside launching threads.",
+     nullptr},
+    {"_fault", get_fault, nullptr, "The error word of what lost the device; 0 while it is well.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(DeviceObject, weakrefs), READONLY, nullptr},
+                         {nullptr, 0, 0, 0, nullptr}};
+PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(device_dealloc)},
+                       {Py_tp_traverse, reinterpret_cast<void*>(device_traverse)},
+                       {Py_tp_methods, methods},
+                       {Py_tp_getset, getset},
+                       {Py_tp_members, members},
+                       {Py_tp_doc, const_cast<char*>("A device of native command queues.")},
+                       {0, nullptr}};
+PyType_Spec spec = {"hcq._native.CommandDevice", sizeof(DeviceObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+}  // namespace
+
+int init_device(PyObject* module) {
+  Device_Type = reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &spec, nullptr));
+  Stream_Type = reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &stream_spec, nullptr));
+  Lock_Type = reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &lock_spec, nullptr));
+  if (!Device_Type || !Stream_Type || !Lock_Type) return -1;
+  if (PyModule_AddType(module, Device_Type) < 0) return -1;
+  return PyModule_AddType(module, Stream_Type);
+}
+
+}  // namespace hcq

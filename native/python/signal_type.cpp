@@ -1,0 +1,230 @@
+// _native.Signal: the synchronous half of hcq.HCQSignal (hcq.queues.signal adds awaiting).
+#include <cstring>
+
+#include "core/retire.hpp"
+#include "python/common.hpp"
+
+namespace hcq {
+
+PyTypeObject* Signal_Type;
+
+Signal* signal_of(PyObject* object) {
+  if (!PyObject_TypeCheck(object, Signal_Type)) {
+    PyErr_Format(PyExc_TypeError, "a signal must be an HCQSignal, not %.100s", Py_TYPE(object)->tp_name);
+    return nullptr;
+  }
+  Signal* s = reinterpret_cast<SignalObject*>(object)->signal;
+  if (__builtin_expect(s->generation != g_generation, 0)) {
+    raise_forked(s->generation, "signal #" + std::to_string(s->id));
+    return nullptr;
+  }
+  return s;
+}
+
+PyObject* signal_object(Signal* signal) {
+  auto* self = reinterpret_cast<SignalObject*>(Signal_Type->tp_alloc(Signal_Type, 0));
+  if (!self) return nullptr;
+  signal->refs.fetch_add(1, std::memory_order_relaxed);  // whoever calls holds one
+  self->signal = signal;
+  return reinterpret_cast<PyObject*>(self);
+}
+
+namespace {
+// Where a caller's memory is: an object with `_buf` (a Buffer), one with va_addr and size, or a writable buffer.
+SignalMemory* placed(PyObject* memory, PyObject** owner) {
+  Ref handle(PyObject_HasAttrString(memory, "_buf") ? PyObject_GetAttrString(memory, "_buf") : nullptr);
+  if (!handle) {
+    Py_INCREF(memory);
+    handle = Ref(memory);
+  }
+  uint64_t address = 0, size = 0;
+  if (PyObject_HasAttrString(handle.get(), "va_addr")) {
+    Ref a(PyObject_GetAttrString(handle.get(), "va_addr")), n(PyObject_GetAttrString(handle.get(), "size"));
+    if (!a || !n || !parse_u64(a.get(), &address, "va_addr") || !parse_u64(n.get(), &size, "size")) return nullptr;
+    Py_INCREF(memory);
+    *owner = memory;
+  } else {
+    Ref view(PyMemoryView_FromObject(memory));  // keeps the exporter alive and its memory in place
+    if (!view) return nullptr;
+    Py_buffer* b = PyMemoryView_GET_BUFFER(view.get());
+    if (b->readonly || !PyBuffer_IsContiguous(b, 'C')) {
+      PyErr_SetString(PyExc_ValueError, "memory of a signal must be writable and contiguous");
+      return nullptr;
+    }
+    address = reinterpret_cast<uint64_t>(b->buf);
+    size = static_cast<uint64_t>(b->len);
+    *owner = view.release();
+  }
+  if (size < 64 || address % 8) {
+    Py_CLEAR(*owner);
+    PyErr_Format(PyExc_ValueError,
+                 "memory of a signal must be 64 bytes or more, aligned to 8; got %llu bytes at alignment %llu",
+                 static_cast<unsigned long long>(size), static_cast<unsigned long long>(address & (~address + 1)));
+    return nullptr;
+  }
+  return reinterpret_cast<SignalMemory*>(address);
+}
+
+PyObject* signal_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"value", "memory", nullptr};
+  PyObject *value = nullptr, *memory = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO", const_cast<char**>(names), &value, &memory)) return nullptr;
+  uint64_t start = 0;
+  if (value && !parse_u64(value, &start, "the value of a signal")) return nullptr;
+  PyObject* owner = nullptr;
+  SignalMemory* slot = nullptr;
+  if (memory && memory != Py_None && !(slot = placed(memory, &owner))) return nullptr;
+  auto* self = reinterpret_cast<SignalObject*>(type->tp_alloc(type, 0));
+  if (!self) {
+    Py_XDECREF(owner);
+    return nullptr;
+  }
+  try {
+    self->signal = signal_create(start, slot, owner);
+  } catch (const std::bad_alloc&) {
+    Py_XDECREF(owner);
+    Py_DECREF(self);
+    return PyErr_NoMemory();
+  }
+  return reinterpret_cast<PyObject*>(self);
+}
+
+void signal_dealloc(PyObject* object) {
+  auto* self = reinterpret_cast<SignalObject*>(object);
+  if (self->weakrefs) PyObject_ClearWeakRefs(object);
+  if (Signal* s = self->signal; s && s->generation == g_generation) {
+    auto* owner = static_cast<PyObject*>(s->owner);
+    if (owner && s->refs.load(std::memory_order_acquire) == 1) {
+      s->owner = nullptr;
+      retire_object(owner);
+    }
+    signal_release(s);
+  }
+  PyTypeObject* type = Py_TYPE(object);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+PyObject* get_value(PyObject* self, void*) {
+  Signal* s = signal_of(self);
+  // acquire: what was written before the value was set is seen by the reader
+  return s ? PyLong_FromUnsignedLongLong(s->memory->value.load(std::memory_order_acquire)) : nullptr;
+}
+
+int set_value(PyObject* self, PyObject* value, void*) {
+  Signal* s = signal_of(self);
+  if (!s) return -1;
+  if (!value) {
+    PyErr_SetString(PyExc_TypeError, "the value of a signal can't be deleted");
+    return -1;
+  }
+  uint64_t v;
+  if (!parse_u64(value, &v, "the value of a signal")) return -1;
+  signal_set(*s->memory, v);
+  return 0;
+}
+
+PyObject* get_timestamp(PyObject* self, void*) {
+  Signal* s = signal_of(self);
+  if (!s) return nullptr;
+  Ref module(PyImport_ImportModule("decimal"));
+  if (!module) return nullptr;
+  uint64_t ns = s->memory->timestamp.load(std::memory_order_acquire);
+  Ref decimal(PyObject_CallMethod(module.get(), "Decimal", "K", static_cast<unsigned long long>(ns)));
+  return decimal ? PyObject_CallMethod(decimal.get(), "scaleb", "i", -3) : nullptr;
+}
+
+PyObject* get_address(PyObject* self, void*) {
+  Signal* s = signal_of(self);
+  return s ? PyLong_FromUnsignedLongLong(reinterpret_cast<uint64_t>(s->memory)) : nullptr;
+}
+
+PyObject* wait(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  Signal* s = signal_of(self);
+  if (!s) return nullptr;
+  PyObject *value = nullptr, *timeout = nullptr;
+  if (count > 2) return PyErr_Format(PyExc_TypeError, "wait takes a value and a timeout, got %zd arguments", count);
+  if (count > 0) value = args[0];
+  if (count > 1) timeout = args[1];
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i) {
+    PyObject* name = PyTuple_GET_ITEM(names, i);
+    if (PyUnicode_CompareWithASCIIString(name, "value") == 0 && !value)
+      value = args[count + i];
+    else if (PyUnicode_CompareWithASCIIString(name, "timeout") == 0 && !timeout)
+      timeout = args[count + i];
+    else
+      return PyErr_Format(PyExc_TypeError, "wait got an unexpected keyword argument '%U'", name);
+  }
+  if (!value) return PyErr_Format(PyExc_TypeError, "wait needs the value to wait for");
+  uint64_t wanted, ms = 10000;
+  if (!parse_u64(value, &wanted, "the value to wait for")) return nullptr;
+  if (signal_reached(*s->memory, wanted) == Reached::yes) Py_RETURN_NONE;
+  if (timeout && timeout != Py_None) {
+    double t = PyFloat_AsDouble(timeout);
+    if (t == -1.0 && PyErr_Occurred()) return nullptr;
+    if (!(t >= 0)) return PyErr_Format(PyExc_ValueError, "timeout is in milliseconds, 0 or more, got %S", timeout);
+    ms = t > 1e15 ? UINT64_MAX : static_cast<uint64_t>(t);
+  }
+  Wait w{s->memory, wanted};
+  w.setter = s->setter.load(std::memory_order_relaxed);
+  uint64_t deadline = deadline_after_ms(ms);
+  Py_INCREF(self);  // another thread may drop the last reference while we sleep
+  Waited waited = wait_until(w, deadline);
+  PyObject* result = nullptr;
+  if (waited == Waited::reached) {
+    result = Py_None;
+    Py_INCREF(result);
+  } else if (waited == Waited::failed) {
+    raise_fault(s->memory->error.load(std::memory_order_acquire));
+  } else if (waited == Waited::timeout) {
+    raise("SignalTimeout", "signal #" + std::to_string(s->id) + ": waited " + std::to_string(ms) + " ms for value " +
+                               std::to_string(wanted) + ", saw " +
+                               std::to_string(s->memory->value.load(std::memory_order_acquire)) + "; " +
+                               describe_queue(s->setter.load(std::memory_order_relaxed)));
+  }
+  Py_DECREF(self);
+  return result;
+}
+
+PyObject* signal_repr(PyObject* object) {
+  auto* self = reinterpret_cast<SignalObject*>(object);
+  if (self->signal->generation != g_generation)
+    return PyUnicode_FromFormat("<%s inherited through fork>", Py_TYPE(object)->tp_name);
+  return PyUnicode_FromFormat("<%s #%llu value=%llu>", Py_TYPE(object)->tp_name,
+                              static_cast<unsigned long long>(self->signal->id),
+                              static_cast<unsigned long long>(self->signal->memory->value.load()));
+}
+
+PyMethodDef methods[] = {
+    {"wait", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(wait)), METH_FASTCALL | METH_KEYWORDS,
+     "wait(value, timeout=10000)\n--\n\n"
+     "Return when the signal's value is at least `value` (compared unsigned). Blocks, at most `timeout` milliseconds.\n"
+     "The thread may run queued commands itself while it waits. Raises SignalTimeout past the deadline, DeviceLost "
+     "when\n"
+     "the command that was to set the value failed. Control-C ends the wait. Any thread."},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef getset[] = {{"value", get_value, set_value,
+                         "The value, 64 bits, unsigned. Setting it wakes whoever waits. Any thread.", nullptr},
+                        {"timestamp", get_timestamp, nullptr,
+                         "Decimal microseconds of the last time-stamp command, on time.perf_counter_ns.", nullptr},
+                        {"value_addr", get_address, nullptr, "Address of the signal's 64 bytes.", nullptr},
+                        {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(SignalObject, weakrefs), READONLY, nullptr},
+                         {nullptr, 0, 0, 0, nullptr}};
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(signal_new)},
+                       {Py_tp_dealloc, reinterpret_cast<void*>(signal_dealloc)},
+                       {Py_tp_repr, reinterpret_cast<void*>(signal_repr)},
+                       {Py_tp_methods, methods},
+                       {Py_tp_getset, getset},
+                       {Py_tp_members, members},
+                       {Py_tp_doc, const_cast<char*>("A 64-byte signal; see hcq.HCQSignal.")},
+                       {0, nullptr}};
+PyType_Spec spec = {"hcq._native.Signal", sizeof(SignalObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+}  // namespace
+
+int init_signal(PyObject* module) {
+  Signal_Type = reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &spec, nullptr));
+  return Signal_Type ? PyModule_AddType(module, Signal_Type) : -1;
+}
+
+}  // namespace hcq

@@ -1,0 +1,19 @@
+"""The CPU devices' programs: a loaded function whose launch is one native call."""
+
+from __future__ import annotations
+
+from hcq import _native
+from hcq.queues.program import HCQProgram
+
+
+@_native.inherit_vectorcall
+class CPUProgram(_native.Program, HCQProgram):
+    """A function of a library, loaded for a CPU device: `CPUProgram(device, name, lib)`.
+
+    `prg(*bufs, global_size=(1, 1, 1), local_size=(1, 1, 1), vals=(), wait=False, stream=None)` queues a launch.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, device: object, name: str, lib: object) -> None:
+        """Everything is done by the native type."""

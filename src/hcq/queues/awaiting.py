@@ -1,0 +1,63 @@
+"""Awaiting native signals: one eventfd per event loop, written by whoever sets a signal that a task waits for.
+
+What does not live here: the list of entries, which is native (the command processor looks at it when a signal changes).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import weakref
+from typing import Any
+
+from hcq import _native
+from hcq.queues import faults
+
+_tokens = itertools.count(1)
+
+
+class _Loop:
+    """What an event loop needs to hear of native signals."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.futures: dict[int, asyncio.Future[None]] = {}
+        loop.add_reader(self.descriptor, self._ready)
+        weakref.finalize(loop, os.close, self.descriptor)
+
+    def _ready(self) -> None:
+        try:
+            os.eventfd_read(self.descriptor)
+        except BlockingIOError:
+            return
+        for token in _native.async_take(self.descriptor):
+            future = self.futures.pop(token, None)
+            if future is not None and not future.done():
+                future.set_result(None)
+
+
+_loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = weakref.WeakKeyDictionary()
+
+_REACHED, _PENDING = 0, 1
+
+
+async def reached(signal: Any, value: int) -> None:
+    """Return once `signal` is at least `value`; raise DeviceLost where that value will never come."""
+    state = _native.signal_state(signal, value)
+    if state == _PENDING:
+        loop = asyncio.get_running_loop()
+        known = _loops.get(loop)
+        if known is None:
+            known = _loops[loop] = _Loop(loop)
+        token = next(_tokens)
+        future = known.futures[token] = loop.create_future()
+        _native.async_register(signal, value, known.descriptor, token)
+        try:
+            await future
+        finally:
+            if known.futures.pop(token, None) is not None:
+                _native.async_cancel(known.descriptor, token)
+        state = _native.signal_state(signal, value)
+    if state not in (_REACHED, _PENDING):
+        faults.raise_fault(_native.signal_error(signal))
