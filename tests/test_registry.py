@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from hcq import Compiled, Device
+from hcq import Buffer, Compiled, Device, LRUAllocator, dtypes
 from hcq.drivers import DEFAULT_ORDER
 from hcq.errors import DeviceLost, DeviceUnavailable, InvalidProgram, SignalTimeout, UnknownDevice
 from hcq.runtime.registry import device_index
@@ -253,6 +253,39 @@ def test_closing_forgets_and_opening_again_is_a_new_device(registered):
     assert second is not first
     first.close()
     assert Device["PLAIN4"] is second
+
+
+def test_closing_takes_the_buffers_and_the_cache_of_that_device_alone(registered):
+    class Host(LRUAllocator):
+        def _alloc(self, size, options):
+            log.append("alloc")
+            return bytearray(size)
+
+        def _free(self, opaque, options):
+            log.append("free")
+
+    class WithMemory(Plain):
+        def __init__(self, name):
+            super().__init__(name)
+            self.allocator = Host(self)
+
+        def _close(self):
+            log.append("close")
+
+    log = []
+    registered("WITHMEMORY", WithMemory)
+    one, other = (Buffer(name, 64, dtypes.uint8, preallocate=True) for name in ("WITHMEMORY", "WITHMEMORY:1"))
+    Buffer("WITHMEMORY", 128, dtypes.uint8, preallocate=True).deallocate()
+    WithMemory("WITHMEMORY").close()  # not the one that is open by this name
+    assert one.is_allocated()
+    log.clear()
+    Device.close("WITHMEMORY")
+    assert log == ["free", "free", "close"]
+    assert not one.is_allocated()
+    with pytest.raises(RuntimeError, match="closed"):
+        one.ensure_allocated()
+    assert other.is_allocated()
+    assert Buffer("WITHMEMORY", 64, dtypes.uint8, preallocate=True).is_allocated()
 
 
 def test_a_lost_device_closes_and_a_standing_one_stays_open(registered):

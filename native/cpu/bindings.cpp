@@ -5,6 +5,8 @@
 #include <nanobind/stl/string.h>
 
 #include "core/program.hpp"
+#include "cpu/context.hpp"
+#include "cpu/fault.hpp"
 #include "cpu/host.hpp"
 
 namespace nb = nanobind;
@@ -30,11 +32,15 @@ class Function {
   Function(const Function&) = delete;
 
   void run(nb::bytes kernargs, std::array<uint32_t, 3> groups, std::array<uint32_t, 3> items, uint64_t first,
-           int64_t last) const {
+           int64_t last, const std::string& device) const {
     uint64_t end = last < 0 ? uint64_t{groups[0]} * groups[1] * groups[2] : static_cast<uint64_t>(last);
     const auto* bytes = reinterpret_cast<const uint8_t*>(kernargs.c_str());
+    uint64_t group_items = uint64_t{items[0]} * items[1] * items[2];
+    if (group_items == 0 || group_items > kMaxItems) throw nb::value_error("a group has 1 to 1024 items");
     nb::gil_scoped_release released;
+    set_running_device(device.c_str());
     run_groups(*program_, bytes, groups.data(), items.data(), first, end);
+    set_running_device(nullptr);
   }
   const Program& program() const { return *program_; }
 
@@ -50,7 +56,7 @@ void bind_cpu(nb::module_& m) {
       .def(nb::init<nb::bytes, const std::string&>(), nb::arg("library"), nb::arg("name"))
       .def("run", &Function::run, nb::arg("kernargs") = nb::bytes(""),
            nb::arg("groups") = std::array<uint32_t, 3>{1, 1, 1}, nb::arg("items") = std::array<uint32_t, 3>{1, 1, 1},
-           nb::arg("first") = 0, nb::arg("last") = -1,
+           nb::arg("first") = 0, nb::arg("last") = -1, nb::arg("device") = "TEST",
            "Run groups first..last-1 (all by default) with the GIL released.")
       .def_prop_ro("kind", [](const Function& f) { return static_cast<int>(f.program().kind); })
       .def_prop_ro("typed", [](const Function& f) { return f.program().typed; })

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cpu/fiber.hpp"
+
 namespace hcq {
 
 namespace {
@@ -95,6 +97,7 @@ struct Own {
 };
 
 const Own kOwn[] = {
+    {"hcq_barrier", reinterpret_cast<void*>(hcq_barrier)},
     {"__extendhfsf2", reinterpret_cast<void*>(extendhfsf2)},
     {"__extendhfdf2", reinterpret_cast<void*>(extendhfdf2)},
     {"__truncsfhf2", reinterpret_cast<void*>(truncsfhf2)},

@@ -8,5 +8,3 @@ namespace hcq {
 void* external_address(const std::string& name);  // nullptr when nothing has it
 
 }  // namespace hcq
-
-extern "C" void hcq_barrier();  // fiber.cpp; only called by kernels, on a fiber

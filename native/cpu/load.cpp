@@ -1,12 +1,11 @@
 // Programs: made from libraries, and ended. The container is library.cpp's, the object loader.cpp's.
 #include "core/retire.hpp"
 #include "cpu/code.hpp"
+#include "cpu/context.hpp"
+#include "cpu/fault.hpp"
 #include "cpu/library.hpp"
 
 namespace hcq {
-
-// Weak until every build has it: without queues nothing is queued, and a release is due at once.
-__attribute__((weak)) void retire(void (*fn)(void*), void* p);
 
 namespace {
 
@@ -35,6 +34,9 @@ Program* program_load(const uint8_t* bytes, size_t size, const std::string& name
     *error = "damaged library: its table names '" + name + "', which its object doesn't define; compile it anew";
     return nullptr;
   }
+  bool has_grid =
+      function->kind == EntryKind::items || function->kind == EntryKind::fibers || function->kind == EntryKind::group;
+  if (has_grid && !contexts_possible(error)) return nullptr;
   auto program = std::make_unique<Program>();
   program->id = g_next_id.fetch_add(1, std::memory_order_relaxed);  // relaxed: only has to be unique
   program->name = name;
@@ -45,8 +47,15 @@ Program* program_load(const uint8_t* bytes, size_t size, const std::string& name
   program->scratch_group = function->scratch_group;
   program->scratch_item = function->scratch_item;
   for (const auto& p : program->params) program->pointers += p.kind == ParamKind::pointer;
+  if (program->scratch_bytes(kMaxItems) > kMaxScratch) {
+    *error = "function '" + name + "' needs " + std::to_string(program->scratch_bytes(kMaxItems)) +
+             " bytes a work-group for local memory and what items keep across barriers; at most " +
+             std::to_string(kMaxScratch) + " can be had";
+    return nullptr;
+  }
   if (!program->params.empty()) program->kernargs_size = program->params.back().offset + program->params.back().size;
   if (function->typed) code->plan = ArgumentPlan(program->params);
+  fault_install();
   program->code = code.release();
   return program.release();
 }
@@ -61,10 +70,7 @@ Program* program_nothing(const std::string& name) {
 void program_release(Program* program) {
   // acq_rel: the last one to drop it must see what the others wrote before they did
   if (program->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  if (retire)
-    retire(destroy, program);
-  else
-    destroy(program);
+  retire(destroy, program);
 }
 
 }  // namespace hcq

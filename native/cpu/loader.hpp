@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "cpu/arena.hpp"
+#include "cpu/context.hpp"
 
 namespace hcq {
-
-constexpr uint32_t kMaxContexts = 4096;  // group contexts of a process (context.hpp)
 
 // One copy of an object's code and read-only data, with the local memory that this code reaches.
 struct Instance {

@@ -16,7 +16,7 @@
    A kernel returns void and takes pointers, then values. It is called once a work-item; the items of a group are as if
    together, groups run side by side on all cores. Dimensions are 0, 1, 2; for others ids are 0 and sizes 1.
 
-   Stacks: a kernel of a source with hcq_barrier() has 56 KiB an item, one without 3 MiB. Plain functions (without
+   Stacks: a kernel of a source with hcq_barrier() has 48 KiB an item, one without 3 MiB. Plain functions (without
    HCQ_KERNEL) are called once a launch and can use nothing of this file. */
 #ifndef HCQ_H
 #define HCQ_H

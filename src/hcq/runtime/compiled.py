@@ -126,16 +126,23 @@ class Compiled:
                 self.synchronize()
             except DeviceLost:
                 pass  # closing is how a lost device is left; what failed was for its waiters to see
+            from hcq.runtime.registry import Device
+
             self.closed = True
             try:
+                if Device._opened.get(self.dname) is self:  # else buffers of this name are another device's
+                    from hcq._native import close_buffers
+
+                    close_buffers(self.dname)
+                allocator = self.allocator
+                if getattr(allocator, "device", None) is self and hasattr(allocator, "close"):
+                    allocator.close()  # its cache goes while the driver still has the memory
                 self._close()
             finally:
-                from hcq.runtime.registry import Device
-
                 Device.forget(self)
 
     def _close(self) -> None:
-        """A driver's own part of close: free memory, end threads, close descriptors. Called once, after the wait."""
+        """A driver's own part of close: end threads, close descriptors. Called once, after buffers and cache went."""
 
     def _info(self) -> Mapping[str, object]:
         """A driver's own part of `info`."""

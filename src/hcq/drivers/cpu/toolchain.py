@@ -22,7 +22,7 @@ from hcq.drivers.cpu.library import EntryKind, Function, pack
 from hcq.errors import CompileError
 
 MAX_ARGUMENT_BYTES = 4096
-KERNEL_SECTION = ".text.hcq_kernel"
+KERNEL_SECTION, LOCAL_SECTION = ".text.hcq_kernel", ".bss.hcq_local"  # named by hcq.h
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 HINT = "install clang or gcc (apt install clang), or pip install 'hcq[clang]', or name a compiler in HCQ_CC"
 
@@ -198,10 +198,13 @@ def host_features() -> str:
 
 
 def _group_uses(obj: elf.Object, section: elf.Section) -> list[int]:
-    """Offsets in a section where code asks for its work-group: hcq.h marks them by relocations without effect."""
+    """Offsets in a section where code uses its work-group: hcq.h marks them by relocations without effect."""
     none = (0,) if obj.machine == 62 else (0, 256)
+    local = obj.by_name.get(LOCAL_SECTION)
     uses = []
-    for offset, kind, symbol, _addend in obj.relocations(section):
-        if kind in none or obj.symbols[symbol].name == "hcq_barrier":
+    for offset, kind, number, _addend in obj.relocations(section):
+        symbol = obj.symbols[number]
+        is_local = local is not None and symbol.section == local.number
+        if kind in none or symbol.name == "hcq_barrier" or is_local:
             uses.append(offset)
     return uses
