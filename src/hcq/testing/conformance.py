@@ -9,7 +9,11 @@ from hcq.testing import promises
 
 
 def main(
-    device: str | None = None, list: bool = False, driver: str | None = None, arguments: Sequence[str] = (), quick: bool = False
+    device: str | None = None,
+    list: bool = False,
+    driver: str | None = None,
+    arguments: Sequence[str] = (),
+    quick: bool = False,
 ) -> int:
     """Runs the suite on `device` and returns pytest's exit status; with `list` prints the promises without a test.
 
@@ -25,8 +29,9 @@ def main(
     except ImportError as missing:
         print(f"the conformance suite needs {missing.name}: pip install 'hcq[test]'")
         return 2
-    command = ["-p", "hcq.testing", "-p", "no:cacheprovider", "-q", "--import-mode=importlib", "-c", str(_own_settings())]
-    command += [str(Path(__file__).parent / "suite")]
+    here = Path(__file__).parent
+    # Whoever runs this in a project of his own must not have that project's pytest settings applied.
+    command = ["-p", "hcq.testing", "-p", "no:cacheprovider", "-q", "-c", str(here / "pytest.ini"), str(here / "suite")]
     if device is None and driver is None:
         print("name a device (--device) or a driver's description (--driver module:attribute)")
         return 2
@@ -34,11 +39,6 @@ def main(
     command += [f"--hcq-driver={driver}"] if driver else []
     command += ["-m", "not slow"] if quick else []
     return int(pytest.main([*command, *arguments]))
-
-
-def _own_settings() -> Path:
-    # Whoever runs this in a project of his own must not have that project's pytest settings applied.
-    return Path(__file__).parent / "pytest.ini"
 
 
 def _list() -> int:

@@ -41,7 +41,7 @@ KERNELS: Mapping[str, str] = {
     "integers sign-extended, floats widened to f64",
     "raw": "raw(out, u32 a): out[0] = a's bits",
     "sixty_four": "sixty_four(out, b1 ... b31, v0 ... v31): out[0] = sum of all bN[0] and all vN, wrapping",
-    "grid": "grid(out): with g the linear group, i the linear item, n items a group: out[g * n + i] += g * 1000 + i + 1",
+    "grid": "grid(out): g the linear group, i the linear item, n items a group: out[g * n + i] += g * 1000 + i + 1",
     "barrier": "barrier(out, rounds): local memory; item i of n ends with out[g*n+i] = sum over rounds of what its "
     "right neighbour (i+1) % n had stored in that round: neighbour + round",
 }
@@ -52,10 +52,11 @@ class DriverUnderTest:
     """One driver as the suite sees it. Plain data; may be shared by threads.
 
     device: the name to open. factory: registered under that name first, where it is not known otherwise (called with
-    the canonical name, returns a Compiled). kernels: sources by the names of KERNELS, for `dev.compiler`. lacks: tags it does not
-    have, with the reason. exclusions: promise ids or test names that can never hold, with the reason.
+    the canonical name, returns a Compiled). kernels: sources by the names of KERNELS, for `dev.compiler`. lacks: the
+    tags it does not have, with the reason. exclusions: promise ids or test names that can never hold, with the reason.
     expected_failures: the same for what should hold and does not yet; when such a test passes, that is a failure.
     setup: Python source that makes the device known in a fresh process. bad_source: what the compiler must refuse.
+    warning_source: a function's name and a source of it that the compiler warns of.
     core: whether to run the tests of hcq itself that use no device, too.
     """
 
@@ -67,6 +68,7 @@ class DriverUnderTest:
     expected_failures: Mapping[str, str] = field(default_factory=dict)
     setup: str = ""
     bad_source: str = ""
+    warning_source: tuple[str, str] | None = None
     core: bool = False
 
     def __post_init__(self) -> None:

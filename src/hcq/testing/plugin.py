@@ -89,7 +89,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     failed = sorted(id for id, verdicts in results.items() if "failed" in verdicts)
     held = [id for id, verdicts in results.items() if "passed" in verdicts and "failed" not in verdicts]
     terminalreporter.section("promises of the contract")
-    terminalreporter.write_line(f"{len(held)} hold, {len(failed)} don't, {len(results) - len(held) - len(failed)} don't apply")
+    terminalreporter.write_line(
+        f"{len(held)} hold, {len(failed)} don't, {len(results) - len(held) - len(failed)} don't apply"
+    )
     texts = promises.load().texts
     for id in failed:
         terminalreporter.write_line(f"  broken: {id}: {texts[id]}")
@@ -211,7 +213,11 @@ def _open(name: str) -> Any:
 
 def _of_suite(item: pytest.Item) -> bool:
     function = getattr(item, "function", None)
-    return function is not None and function.__module__.startswith("hcq.testing.suite.") and any(item.iter_markers("promise"))
+    return (
+        function is not None
+        and function.__module__.startswith("hcq.testing.suite.")
+        and any(item.iter_markers("promise"))
+    )
 
 
 def _module_of(item: pytest.Item) -> Any:

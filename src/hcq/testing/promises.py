@@ -10,15 +10,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 HERE = Path(__file__).parent
-LISTS = ("not_begun", "not_here")  # tables of promises.toml that excuse promises, by pattern, with a reason
+EXCUSED, ELSEWHERE = "not_begun", "elsewhere"  # the tables of promises.toml that hold no promises
 
 
 @dataclass(frozen=True)
 class Promises:
-    """Texts by id; reasons by id for those that have no test on purpose."""
+    """Texts by id; reasons by id for those that have no test on purpose; tests beside the suite by id."""
 
     texts: dict[str, str]
     excused: dict[str, str]
+    elsewhere: dict[str, list[str]]
 
 
 @dataclass(frozen=True)
@@ -32,21 +33,24 @@ class Coverage:
 def load() -> Promises:
     with open(HERE / "promises.toml", "rb") as file:
         tables = tomllib.load(file)
-    texts = {f"{area}.{name}": text for area, table in tables.items() if area not in LISTS for name, text in table.items()}
-    excused = {}
-    for patterns in LISTS:
-        for pattern, reason in tables[patterns].items():
-            matches = [id for id in texts if fnmatchcase(id, pattern)]
-            if not matches:
-                raise ValueError(f"promises.toml, [{patterns}]: {pattern!r} matches no promise")
-            excused |= dict.fromkeys(matches, reason)
-    return Promises(texts, excused)
+    excuses, elsewhere = tables.pop(EXCUSED), tables.pop(ELSEWHERE)
+    texts = {f"{area}.{name}": text for area, table in tables.items() for name, text in table.items()}
+    excused: dict[str, str] = {}
+    for pattern, reason in excuses.items():
+        matches = [id for id in texts if fnmatchcase(id, pattern)]
+        if not matches:
+            raise ValueError(f"promises.toml, [{EXCUSED}]: {pattern!r} matches no promise")
+        excused |= dict.fromkeys(matches, reason)
+    if strangers := elsewhere.keys() - texts.keys():
+        raise ValueError(f"promises.toml, [{ELSEWHERE}]: no promises called {', '.join(strangers)}")
+    return Promises(texts, excused, elsewhere)
 
 
 def coverage(folders: Iterable[Path] = ()) -> Coverage:
-    """Which test holds which promise: those of the suite, and of further folders of tests."""
-    texts = load().texts
-    tests: dict[str, list[str]] = {}
+    """Which test holds which promise: those of the suite, of further folders of tests, and those named as elsewhere."""
+    listed = load()
+    texts = listed.texts
+    tests = {id: list(names) for id, names in listed.elsewhere.items()}
     strangers: dict[str, list[str]] = {}
     for folder in (HERE / "suite", *folders):
         for path in sorted(folder.rglob("test_*.py")):

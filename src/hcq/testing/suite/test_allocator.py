@@ -229,7 +229,7 @@ def test_allocating_in_a_loop_under_a_limit_never_fails(fresh):
 @promise("allocator.ordered_reuse", "launch.owns", "queue.uses_live")
 @needs("queues", "async", "host_memory")
 def test_memory_freed_under_queued_work_is_not_overwritten(fresh):
-    """A queue that stands at a wait is to read `source`; it's freed, and the host fills as much memory as it can get."""
+    """A queue at a wait is to read `source`; that is freed, and the host fills as much memory as it can get."""
     data = noise(4096)
     out, source = filled(fresh, np.zeros(4096, np.uint8)), filled(fresh, data)
     gate, done = fresh.signal_t(), fresh.signal_t()

@@ -27,7 +27,13 @@ def test_size_counts_elements_of_any_dtype(dev):
 
     import ml_dtypes
 
-    for dtype, size in ((I32, 4), (np.dtype("f8"), 8), (Strange(), 12), (np.dtype(ml_dtypes.bfloat16), 2), (hcq.dtypes.int32, 4)):
+    for dtype, size in (
+        (I32, 4),
+        (np.dtype("f8"), 8),
+        (Strange(), 12),
+        (np.dtype(ml_dtypes.bfloat16), 2),
+        (hcq.dtypes.int32, 4),
+    ):
         buf = Buffer(dev.dname, 5, dtype)
         assert (buf.size, buf.nbytes, buf.dtype) == (5, 5 * size, dtype)
 
@@ -225,7 +231,9 @@ def test_a_view_keeps_its_root(dev):
 
 
 @promise("buffer.view_bounds", "errors.no_assert")
-@pytest.mark.parametrize(("size", "offset"), [(11, 0), (1, 40), (10, 1), (1, -4), (3, 32), (2**62, 4), (1, 2**64), (0, 0), (-1, 8)])
+@pytest.mark.parametrize(
+    ("size", "offset"), [(11, 0), (1, 40), (10, 1), (1, -4), (3, 32), (2**62, 4), (1, 2**64), (0, 0), (-1, 8)]
+)
 def test_a_view_past_the_end_is_refused(dev, size, offset):
     root = Buffer(dev.dname, 10, I32)
     with pytest.raises((*REFUSED, IndexError, OverflowError)):
@@ -309,7 +317,15 @@ def test_copyin_takes_any_contiguous_memory(dev):
     array = np.arange(6, dtype=I32)
     frozen = array.copy()
     frozen.flags.writeable = False
-    for source in (array.tobytes(), bytearray(array.tobytes()), memoryview(array), array, array.reshape(2, 3), frozen, array.view("i2")):
+    for source in (
+        array.tobytes(),
+        bytearray(array.tobytes()),
+        memoryview(array),
+        array,
+        array.reshape(2, 3),
+        frozen,
+        array.view("i2"),
+    ):
         buf.copyin(bytearray(24))
         buf.copyin(source)
         assert read(buf).tolist() == list(range(6))

@@ -4,7 +4,6 @@ import pickle
 
 import pytest
 
-import hcq
 from hcq import Compiler
 from hcq.errors import CompileError
 from hcq.testing.marks import needs, promise
@@ -106,7 +105,9 @@ print(go())"""
 @promise("compiler.disable", "compiler.assert_compile")
 def test_the_variables_switch_the_cache(driver, tmp_path):
     def run(**variables):
-        return printed(COUNT, env={"HCQ_CACHE_DIR": str(tmp_path), "DISABLE_COMPILER_CACHE": "", "ASSERT_COMPILE": "", **variables})
+        return printed(
+            COUNT, env={"HCQ_CACHE_DIR": str(tmp_path), "DISABLE_COMPILER_CACHE": "", "ASSERT_COMPILE": "", **variables}
+        )
 
     assert run(ASSERT_COMPILE="1") == "refused"
     assert run(DISABLE_COMPILER_CACHE="1") == "2 None"
@@ -154,3 +155,12 @@ dev.program("iota", {source!r})(out._buf, vals=(4, 3), wait=True)
 print(out.numpy().tolist())"""
     done = python(code, env={"HOME": "", "HCQ_CACHE_DIR": "", "DISABLE_COMPILER_CACHE": "1"})
     assert done.stdout.strip() == "[3, 4, 5, 6]", done.stderr
+
+
+@promise("compiler.warnings")
+@needs("computes")
+def test_warnings_are_shown_and_not_fatal(dev, driver, kernels):
+    if not driver.warning_source:
+        pytest.skip("the driver brings no warning_source")
+    name, source = driver.warning_source
+    assert dev.program(name, source).name == name

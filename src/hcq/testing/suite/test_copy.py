@@ -116,7 +116,7 @@ def test_copies_follow_the_work_of_both_devices(dev, peer, kernels):
 @promise("copy.ordered", "staging.transfer")
 @needs("queues", "async", "host_memory", "peers")
 def test_a_copy_waits_for_queues_of_both_devices(fresh, fresh_peer):
-    """The source is written behind a gate on the one device, the destination on the other; both under timeline values."""
+    """What the one device, then the other, does to its buffer behind a gate counts before the copy."""
     for late in (fresh, fresh_peer):
         source, dest, seven = filled(fresh, [1]), filled(fresh_peer, [2]), filled(late, [7])
         target = source if late is fresh else dest

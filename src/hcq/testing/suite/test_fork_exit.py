@@ -31,7 +31,9 @@ def refusal(touch):
 
 @promise("fork.device", "fork.parent_unharmed")
 @needs("queues")
-@pytest.mark.parametrize("touch", ["synchronize", "compute queue", "copy queue", "launch", "alloc", "close", "timeline"])
+@pytest.mark.parametrize(
+    "touch", ["synchronize", "compute queue", "copy queue", "launch", "alloc", "close", "timeline"]
+)
 def test_an_inherited_device_is_refused(dev, kernels, driver, touch):
     if touch == "launch" and "compiles" in driver.lacks:
         pytest.skip("runs no programs")
@@ -335,7 +337,8 @@ class Node: pass
 nodes = []
 for n in range(50):
     node = Node(); node.me = node
-    node.buf = hcq.Buffer(dev.dname, 100, np.dtype("u1")).allocate(); node.view = node.buf.view(10, np.dtype("u1"), 3).ensure_allocated()
+    node.buf = hcq.Buffer(dev.dname, 100, np.dtype("u1")).allocate()
+    node.view = node.buf.view(10, np.dtype("u1"), 3).ensure_allocated()
     node.sig, node.queue = dev.signal_t(), dev.hw_compute_queue_t()
     node.queue.signal(node.sig, 1).submit(dev)
     nodes.append(node)

@@ -147,7 +147,18 @@ def test_a_waited_launch_of_nothing_took_no_time(dev, kernels):
 @pytest.mark.parametrize("which", ["global_size", "local_size"])
 @pytest.mark.parametrize(
     "sizes",
-    [(-1, 1, 1), (1, 1.5, 1), (1, 1, 2**64), (2**63, 2**63, 2), (2**32, 2**32, 2**32), ("1", 1, 1), (1, None, 1), (1, 1), (1,) * 4, 1],
+    [
+        (-1, 1, 1),
+        (1, 1.5, 1),
+        (1, 1, 2**64),
+        (2**63, 2**63, 2),
+        (2**32, 2**32, 2**32),
+        ("1", 1, 1),
+        (1, None, 1),
+        (1, 1),
+        (1,) * 4,
+        1,
+    ],
 )
 def test_wrong_sizes_are_refused_and_queue_nothing(dev, kernels, which, sizes):
     kernels.nothing(wait=True)
@@ -189,7 +200,14 @@ def test_a_plain_function_refuses_larger_sizes(dev, kernels):
 @promise("launch.grid")
 @needs("computes")
 @pytest.mark.parametrize(
-    ("groups", "items"), [((1, 1, 1), (1, 1, 1)), ((5, 1, 1), (8, 1, 1)), ((2, 3, 4), (2, 2, 2)), ((1, 1, 7), (3, 1, 5)), ((97, 1, 1), (64, 1, 1))]
+    ("groups", "items"),
+    [
+        ((1, 1, 1), (1, 1, 1)),
+        ((5, 1, 1), (8, 1, 1)),
+        ((2, 3, 4), (2, 2, 2)),
+        ((1, 1, 7), (3, 1, 5)),
+        ((97, 1, 1), (64, 1, 1)),
+    ],
 )
 def test_groups_and_items_number_as_the_sizes_say(dev, kernels, groups, items):
     count, each = int(np.prod(groups)), int(np.prod(items))
@@ -292,7 +310,16 @@ def test_python_numbers_take_the_parameters_type(dev, kernels):
     assert got[:4].tolist() == [-5, 300, -1, -(2**40)]
     assert got[4:].view("f8").tolist() == [float(np.float32(1.1)), 3.0]
     fits = [-5, 300, 7, 7, 1.0, 3.0]
-    for index, value in ((0, 128), (1, 2**15), (2, 2**32), (3, 2**63), (4, 1e39), (4, 2**24 + 1), (5, 2**53 + 1), (0, 1.0)):
+    for index, value in (
+        (0, 128),
+        (1, 2**15),
+        (2, 2**32),
+        (3, 2**63),
+        (4, 1e39),
+        (4, 2**24 + 1),
+        (5, 2**53 + 1),
+        (0, 1.0),
+    ):
         with pytest.raises(LaunchError):
             kernels.values(out._buf, vals=[*fits[:index], value, *fits[index + 1 :]])
     kernels.values(out._buf, vals=(0, 0, 0, 0, float("inf"), float("nan")))
@@ -421,6 +448,11 @@ def test_a_damaged_library_is_refused(dev, kernels, damage):
     library = kernels.library("increment")
     flipped = bytearray(library)
     flipped[len(flipped) // 2] ^= 0x41
-    damaged = {"empty": b"", "garbage": noise(500).tobytes(), "cut": library[: len(library) // 2], "flipped": bytes(flipped)}
+    damaged = {
+        "empty": b"",
+        "garbage": noise(500).tobytes(),
+        "cut": library[: len(library) // 2],
+        "flipped": bytes(flipped),
+    }
     with pytest.raises(InvalidProgram):
         dev.runtime("increment", damaged[damage])

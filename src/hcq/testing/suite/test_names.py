@@ -8,15 +8,15 @@ import hcq
 from hcq.testing.marks import promise
 from hcq.testing.suite.tools import printed
 
-NAMES = """Device Compiled Buffer BufferOptions Allocator LRUAllocator MallocAllocator Compiler CompileError HWCommandQueue
-    HWComputeQueue HWCopyQueue hcq_command HCQSignal HCQProgram HCQCompiled HCQAllocator HCQBuffer hcq_profile copy
-    memory_stats cache dtypes errors array empty zeros testing __version__""".split()
+NAMES = """Device Compiled Buffer BufferOptions Allocator LRUAllocator MallocAllocator Compiler CompileError
+    HWCommandQueue HWComputeQueue HWCopyQueue hcq_command HCQSignal HCQProgram HCQCompiled HCQAllocator HCQBuffer
+    hcq_profile copy memory_stats cache dtypes errors array empty zeros testing __version__"""
 # capture, profile, kernel, ops, checks, load and save come with the parts that they name.
 
 
 @pytest.mark.core
 @promise("names.public")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES.split())
 def test_the_name_is_importable(driver, name):
     assert getattr(hcq, name) is not None
 

@@ -1,6 +1,7 @@
 """Command queues: what each command does, in which order, and what a submit may count on."""
 
 import gc
+import itertools
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import hcq
 from hcq.errors import LaunchError
 from hcq.testing.marks import needs, promise
-from hcq.testing.suite.tools import BYTE, I32, address, empty, eventually, filled, later, noise, printed, read
+from hcq.testing.suite.tools import BYTE, address, empty, eventually, filled, later, noise, printed, read
 
 KINDS = ("hw_compute_queue_t", "hw_copy_queue_t")
 REFUSED = (ValueError, TypeError, RuntimeError, OverflowError, AttributeError)
@@ -54,7 +55,9 @@ def test_every_method_returns_the_queue_and_adds_one(dev, kernels):
     assert queue.submit(dev) is queue and len(queue) == 5
     copier = dev.hw_copy_queue_t()
     assert copier.copy(address(buf) + 4, address(buf), 4) is copier and len(copier) == 1
-    for count, add in enumerate((lambda: copier.signal(sig, 2), lambda: copier.wait(sig, 2), lambda: copier.timestamp(sig)), 2):
+    for count, add in enumerate(
+        (lambda: copier.signal(sig, 2), lambda: copier.wait(sig, 2), lambda: copier.timestamp(sig)), 2
+    ):
         assert add() is copier and len(copier) == count
     assert copier.submit(dev) is copier
     sig.wait(2)
@@ -233,7 +236,7 @@ def test_commands_see_what_earlier_ones_wrote(dev):
     data = noise(1000)
     bufs = [filled(dev, data)] + [filled(dev, np.zeros(1000, np.uint8)) for _ in range(30)]
     queue = dev.hw_copy_queue_t()
-    for source, dest in zip(bufs, bufs[1:], strict=False):
+    for source, dest in itertools.pairwise(bufs):
         queue.copy(address(dest), address(source), 1000)
     one_time(dev, queue)
     assert (read(bufs[-1]) == data).all()
@@ -342,7 +345,9 @@ def test_a_queue_is_submitted_as_often_as_wanted(dev):
 @needs("queues", "computes")
 def test_a_queue_resubmitted_without_waiting_runs_each_time(dev, kernels):
     out, done = filled(dev, [0]), dev.signal_t()
-    queue = dev.hw_compute_queue_t().exec(kernels.increment, kernels.increment.fill_kernargs([out._buf]), (1, 1, 1), (1, 1, 1))
+    queue = dev.hw_compute_queue_t().exec(
+        kernels.increment, kernels.increment.fill_kernargs([out._buf]), (1, 1, 1), (1, 1, 1)
+    )
     for _ in range(100):
         queue.submit(dev)
     dev.hw_compute_queue_t().signal(done, 1).submit(dev)

@@ -73,7 +73,14 @@ def test_a_factory_is_called_once_by_many_threads(driver, name):
 @promise("registry.canonical_upper", "registry.canonical_zero")
 @pytest.mark.parametrize(
     ("given", "canonical"),
-    [("null", "NULL"), ("Null:1", "NULL:1"), ("gpu:0", "GPU"), ("gpu:00", "GPU:00"), ("x:0:0", "X:0"), ("a:bC", "A:bC")],
+    [
+        ("null", "NULL"),
+        ("Null:1", "NULL:1"),
+        ("gpu:0", "GPU"),
+        ("gpu:00", "GPU:00"),
+        ("x:0:0", "X:0"),
+        ("a:bC", "A:bC"),
+    ],
 )
 def test_names_are_made_canonical(driver, given, canonical):
     assert Device.canonicalize(given) == canonical
@@ -105,7 +112,10 @@ def test_cpu_is_an_alias(driver):
     assert target in ("CLANG", "LLVM")
     assert Device.canonicalize("CPU:1") == f"{target}:1"
     assert Device["CPU"] is Device[target]
-    assert printed("import hcq; print(hcq.Device.canonicalize('CPU'))", env={"PATH": "/nonexistent"}) in ("LLVM", "CLANG")
+    assert printed("import hcq; print(hcq.Device.canonicalize('CPU'))", env={"PATH": "/nonexistent"}) in (
+        "LLVM",
+        "CLANG",
+    )
 
 
 # -- the default ------------------------------------------------------------------------------------------------------
@@ -154,7 +164,9 @@ def test_the_default_can_be_assigned(driver):
 @pytest.mark.core
 @promise("registry.default_export", "registry.default_device_variable")
 def test_child_processes_choose_alike(driver):
-    child = "import subprocess, sys; print(subprocess.run([sys.executable, '-c', 'import hcq; print(hcq.Device.DEFAULT)'], "
+    child = (
+        "import subprocess, sys; print(subprocess.run([sys.executable, '-c', 'import hcq; print(hcq.Device.DEFAULT)'], "
+    )
     child += "capture_output=True, text=True).stdout.strip())"
     assert printed(f"import hcq; hcq.Device.DEFAULT = 'null:1'; {child}", env=CLEAN) == "NULL:1"
     chosen = "import hcq, os; name = hcq.Device.DEFAULT; print(name, os.environ.get(name))"
@@ -178,7 +190,9 @@ def test_nothing_usable_lists_each_device_and_why(driver):
 @promise("registry.known_names")
 def test_the_known_names_are_upper_case(driver):
     names = list(Device._devices)
-    assert {"CLANG", "LLVM", "GPU", "CUDA", "METAL", "AMD", "NV", "DISK", "NPY", "VULKAN", "PYTHON", "NULL"} <= set(names)
+    assert {"CLANG", "LLVM", "GPU", "CUDA", "METAL", "AMD", "NV", "DISK", "NPY", "VULKAN", "PYTHON", "NULL"} <= set(
+        names
+    )
     assert names == [name.upper() for name in names]
 
 
@@ -226,7 +240,8 @@ def test_a_taken_or_open_name_is_refused(driver, name):
     Device.register(name, Other, replace=True)
     assert type(Device[name]) is Other
     code = "import hcq; C = type('C', (hcq.Compiled,), {}); "
-    code += "hcq.Device.register('METAL', lambda n: C(n, hcq.MallocAllocator), replace=True); print(hcq.Device['metal:1'].dname)"
+    code += "hcq.Device.register('METAL', lambda n: C(n, hcq.MallocAllocator), replace=True); "
+    code += "print(hcq.Device['metal:1'].dname)"
     assert printed(code) == "METAL:1"
 
 
@@ -238,7 +253,8 @@ def test_entry_points_bring_drivers(driver, tmp_path):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[hcq.drivers]\nothers = other_driver:Opened\nnull = other_driver:Opened\n")
     (tmp_path / "other_driver.py").write_text(
-        "import hcq\nclass Opened(hcq.Compiled):\n  def __init__(self, name): super().__init__(name, hcq.MallocAllocator)\n"
+        "import hcq\nclass Opened(hcq.Compiled):\n"
+        "  def __init__(self, name): super().__init__(name, hcq.MallocAllocator)\n"
     )
     code = f"""
 import sys; sys.path.insert(0, {str(tmp_path)!r})

@@ -319,14 +319,14 @@ import mmap
 file = open(PATH, "r+b"); memory = memoryview(mmap.mmap(file.fileno(), 4096))
 mine, theirs = dev.signal_t(0, memory=memory[A:A + 64]), dev.signal_t(0, memory=memory[B:B + 64])
 queue = dev.hw_compute_queue_t()
-for n in range(1, 21): queue.wait(theirs, n - LEAD).signal(mine, n)
+for n in range(1, 21): queue.wait(theirs, n).signal(mine, n)
 queue.submit(dev)
 """
     with open(path, "r+b") as file:
         memory = memoryview(mmap.mmap(file.fileno(), 4096))
         mine, theirs = dev.signal_t(0, memory=memory[0:64]), dev.signal_t(0, memory=memory[64:128])
-        child = f"{driver.setup}\nimport hcq\ndev = hcq.Device[{driver.device!r}]\nPATH, A, B, LEAD = {str(path)!r}, 64, 0, 0\n"
-        # Placing a signal sets its value: the child says when it is there.
+        child = f"{driver.setup}\nimport hcq\ndev = hcq.Device[{driver.device!r}]\nPATH, A, B = {str(path)!r}, 64, 0\n"
+        # Placing a signal sets its value: the child says when that is done.
         child += body + "theirs.wait(20, timeout=30000); mine.wait(20, timeout=30000)\n"
         child = child.replace("queue.submit(dev)", "queue.submit(dev)\nprint('there', flush=True)")
         import subprocess

@@ -7,7 +7,18 @@ import pytest
 
 import hcq
 from hcq.testing.marks import needs, promise
-from hcq.testing.suite.tools import BYTE, I32, descriptors, empty, filled, native_threads, noise, read, resident, together
+from hcq.testing.suite.tools import (
+    BYTE,
+    I32,
+    descriptors,
+    empty,
+    filled,
+    native_threads,
+    noise,
+    read,
+    resident,
+    together,
+)
 
 
 @promise("threads.launch", "launch.threads")

@@ -32,14 +32,14 @@ def filled(dev: Any, contents: Any) -> Any:
     """An allocated buffer with these contents, an array or a list of 32-bit integers."""
     array = np.ascontiguousarray(contents, dtype=None if isinstance(contents, np.ndarray) else I32)
     buf = hcq.Buffer(dev.dname, array.size, array.dtype).allocate()
-    buf.copyin(memoryview(array.reshape(-1).view(np.uint8)))
+    buf.copyin(array.reshape(-1).view(np.uint8))
     return buf
 
 
 def read(buf: Any, dtype: Any = None) -> np.ndarray:
     """The contents of a buffer as a NumPy array of our own."""
     array = np.empty(buf.nbytes // np.dtype(dtype or buf.dtype).itemsize, dtype=dtype or buf.dtype)
-    buf.copyout(memoryview(array.view(np.uint8)))
+    buf.copyout(array.view(np.uint8))
     return array
 
 
@@ -106,7 +106,7 @@ def together(*functions: Callable[[], Any]) -> list[Any]:
 
 
 def in_child(function: Callable[[], Any]) -> Any:
-    """What `function` returns in a forked child; an exception comes back as 'Type: message'. The child then ends at once."""
+    """What `function` returns in a forked child, which then ends; an exception comes back as 'Type: message'."""
     receive, send = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -134,7 +134,7 @@ def in_child(function: Callable[[], Any]) -> Any:
         os.close(receive)
         _, status = os.waitpid(pid, 0)
     assert data, f"the forked child died (status {status})"
-    return pickle.loads(data)  # noqa: S301  from our own child
+    return pickle.loads(data)
 
 
 def python(code: str, timeout: float = 60, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
