@@ -223,6 +223,11 @@ def test_a_compile_that_gives_no_bytes_is_named():
         Wrong().compile_cached("abc")
 
 
+def test_a_source_that_is_neither_text_nor_bytes_is_refused():
+    with pytest.raises(TypeError, match="str or bytes, not bytearray"):
+        Upper().compile_cached(bytearray(b"abc"))
+
+
 def test_the_base_compiler_hands_the_source_on():
     assert Compiler().compile_cached("abc") == b"abc"
 

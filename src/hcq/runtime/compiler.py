@@ -46,6 +46,8 @@ class Compiler:
         if self.cachekey is None:
             self._refuse_to_compile(src)
             return self._compile(src)
+        if not isinstance(src, (str, bytes)):
+            raise TypeError(f"a source is str or bytes, not {type(src).__name__}")
         from hcq.runtime.cache.compile_cache import current
 
         cache = current()

@@ -199,7 +199,7 @@ class CompileCache:
             identity = self.recall(f"compiler of {kind} {compiler.cachekey}")
         # The type of the source stands before it, so that text and bytes are never compared with each other.
         parts = tuple(compiler.key_parts().items())
-        return kind, compiler.cachekey, identity, is_present, parts, type(src) is str, src
+        return kind, compiler.cachekey, identity, is_present, parts, isinstance(src, str), src
 
     def _nearest(self, key: Key) -> tuple[str, ...] | None:
         """The parts in which the nearest entry of the same kind of compiler differs; None where there is none."""
