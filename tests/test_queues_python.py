@@ -5,7 +5,7 @@ import threading
 import weakref
 
 import pytest
-from third_party.manual import ManualComputeQueue, ManualCopyQueue, ManualDevice
+from third_party.manual import ManualComputeQueue, ManualDevice
 
 from hcq.errors import DeviceLost, LaunchError, SignalTimeout
 from hcq.queues.command_queue import HWComputeQueue, hcq_command

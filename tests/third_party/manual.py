@@ -58,7 +58,7 @@ class ManualDevice(HCQCompiled):
     def run(self, *lanes):
         """Run what can be run, on these lanes or all; returns whether anything was."""
         moved = False
-        while any([self.step(self.rings[lane]) for lane in lanes or self.rings]):
+        while sum(self.step(self.rings[lane]) for lane in lanes or self.rings):  # all of them, not up to the first
             moved = True
         return moved
 

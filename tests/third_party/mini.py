@@ -3,10 +3,9 @@
 docs/write-a-driver.md goes through it. `hcq.Device.register("MINI", MiniDevice)` makes it known.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
+import hashlib
 import itertools
 import queue
 import threading
@@ -75,7 +74,7 @@ class MiniCopyQueue(Words, HWCopyQueue):
 class Worker:
     """One hardware queue: a thread that runs what is submitted, in order."""
 
-    def __init__(self, dev: MiniDevice, name: str) -> None:
+    def __init__(self, dev: "MiniDevice", name: str) -> None:
         self.dev = dev
         self.todo: queue.SimpleQueue[list[tuple[Any, ...]] | None] = queue.SimpleQueue()
         threading.Thread(target=self.run, name=f"{dev.dname} {name}", daemon=True).start()
@@ -121,11 +120,10 @@ class MiniProgram(HCQProgram):
     """A kernel is `def name(group, items, out: "f32*", n: "i32")`: called once a work-group, buffers then values."""
 
     def __init__(self, dev, name, lib):
+        if hashlib.sha256(lib[32:]).digest() != lib[:32]:
+            raise InvalidProgram(f"this is no library of {dev.dname}, or a damaged one")
         functions = {}
-        try:
-            exec(lib, functions)
-        except Exception as error:
-            raise InvalidProgram(f"this is no library of {dev.dname}: {error}") from error
+        exec(lib[32:], functions)
         functions = {key: value for key, value in functions.items() if callable(value)}
         if name not in functions:
             raise InvalidProgram(f"no function {name!r} in the library: it has {', '.join(functions) or 'none'}")
@@ -133,7 +131,7 @@ class MiniProgram(HCQProgram):
         types = list(self.function.__annotations__.values())
         self.pointers = [TYPES[kind[:-1]] for kind in types if kind.endswith("*")]
         self.values = [TYPES[kind] for kind in types if not kind.endswith("*")]
-        self.buffer_count, self.value_count = len(self.pointers), len(self.values)
+        self.buffer_count, self.value_types = len(self.pointers), [kind for kind in types if not kind.endswith("*")]
         kinds = [ctypes.c_uint64] * len(self.pointers) + self.values
         fields = [(f"a{index}", kind) for index, kind in enumerate(kinds)]
         self.layout = type("Arguments", (ctypes.Structure,), {"_fields_": fields})
@@ -153,7 +151,8 @@ class MiniCompiler(Compiler):
             compile(src, "<kernel>", "exec")
         except SyntaxError as error:
             raise CompileError("the kernel does not compile", log=f"line {error.lineno}: {error.msg}") from error
-        return src.encode() if isinstance(src, str) else src
+        code = src.encode() if isinstance(src, str) else src
+        return hashlib.sha256(code).digest() + code
 
 
 class MiniAllocator(HCQAllocator):
@@ -178,7 +177,9 @@ class MiniDevice(HCQCompiled):
         self.workers: dict[str, Worker] = {}
         runtime, signals = functools.partial(MiniProgram, self), (MiniSignal(), MiniSignal())
         queues = MiniComputeQueue, MiniCopyQueue
-        super().__init__(device, MiniAllocator(self), None, MiniCompiler("mini"), runtime, MiniSignal, *queues, signals)
+        super().__init__(
+            device, MiniAllocator(self), None, MiniCompiler("mini-1"), runtime, MiniSignal, *queues, signals
+        )
 
     def worker(self, name: str) -> Worker:
         if name not in self.workers:  # one thread at a time comes here for a queue

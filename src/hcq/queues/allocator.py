@@ -71,17 +71,20 @@ class HCQAllocator(LRUAllocator):
         under_way: deque[tuple[Batch, tuple[Any, int], int, int]] = deque()
         name = f"{self.device.dname} -> CPU"
         try:
-            for start in range(0, data.nbytes, self.staging.batch_size):
-                if len(under_way) >= min(_IN_FLIGHT, self.staging.batch_cnt):
+            start = 0
+            while start < data.nbytes:
+                batch = self._batch_beside(len(under_way))
+                if batch is None:
                     self._empty(under_way, data)
+                    continue
                 count = min(self.staging.batch_size, data.nbytes - start)
-                batch = self.staging.take(self.device)
                 try:
                     pair = _enqueue_copy(self.device, batch.va_addr, src.va_addr + start, count, (src,), name)
                 except BaseException:
                     self.staging.give(batch, None)
                     raise
                 under_way.append((batch, pair, start, count))
+                start += count
             while under_way:
                 self._empty(under_way, data)
         finally:
@@ -165,6 +168,11 @@ class HCQAllocator(LRUAllocator):
             finally:
                 self.staging.give(batch, pair)
             after = ()  # the timeline orders the rest
+
+    def _batch_beside(self, held: int) -> Batch | None:
+        if not held:
+            return self.staging.take(self.device)
+        return self.staging.take_one_more(self.device) if held < _IN_FLIGHT else None
 
     def _empty(self, under_way: deque[tuple[Batch, tuple[Any, int], int, int]], data: memoryview) -> None:
         batch, pair, start, count = under_way[0]

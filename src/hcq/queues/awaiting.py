@@ -24,7 +24,7 @@ class _Loop:
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.futures: dict[int, asyncio.Future[None]] = {}
         loop.add_reader(self.descriptor, self._ready)
-        weakref.finalize(loop, os.close, self.descriptor)
+        weakref.finalize(loop, _close, self.descriptor, self.futures)
 
     def _ready(self) -> None:
         try:
@@ -35,6 +35,13 @@ class _Loop:
             future = self.futures.pop(token, None)
             if future is not None and not future.done():
                 future.set_result(None)
+
+
+def _close(descriptor: int, futures: dict[int, asyncio.Future[None]]) -> None:
+    # A loop that goes with tasks unfinished: nothing may write to its descriptor any more.
+    for token in futures:
+        _native.async_cancel(descriptor, token)
+    os.close(descriptor)
 
 
 _loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = weakref.WeakKeyDictionary()

@@ -99,11 +99,11 @@ class HCQCompiled(Compiled):
         self._lanes: dict[str, Lane] = {}
         self.kernargs = Kernargs(self)
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
-        self._init_timeline(timeline_signals)
+        if not hasattr(type(self), "timeline_lock"):  # else the native type in front brings a timeline of its own
+            self._init_timeline(timeline_signals)
         _known.add(self)
 
     def _init_timeline(self, timeline_signals: Sequence[Any] | None) -> None:
-        """Set up the timeline. A native device, which has one, overrides this with nothing."""
         self.timeline_lock = threading.RLock()
         self._spare_signals = list(timeline_signals) if timeline_signals is not None else []
         self.timeline_signal = self._fresh_signal()
@@ -238,7 +238,7 @@ class HCQCompiled(Compiled):
             try:
                 self.wait_for([pair])
             except DeviceLost:
-                # Our own loss is raised below. Else a submit was dropped because of another device: told once, also below.
+                # Our own loss is raised below; so is, once, that a submit was dropped because of another device.
                 continue
         self._after_wait()
 
@@ -323,8 +323,11 @@ class HCQCompiled(Compiled):
     def check_usable(self) -> None:
         """Raise ForkedDeviceError in a forked child, RuntimeError when closed, DeviceLost when lost."""
         super().check_usable()
-        if self.lost is not None:
-            raise faults.again(self.lost)
+        lost = self.lost
+        if lost:
+            if not isinstance(lost, BaseException):
+                self.synchronize()  # a native device says only that it is lost, and raises the cause here
+            raise faults.again(lost)
 
     def lose(self, cause: BaseException | str, command: str | None = None) -> None:
         """The driver's call when a command failed: the device is lost, and whoever waits for its work is told.

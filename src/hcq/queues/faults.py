@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _MOST = 4
 
+_tokens = itertools.count(1)
+_causes: dict[int, BaseException] = {}
+
 
 def timed_out(signal: Any, wanted: int) -> SignalTimeout:
     """The error for a wait that ran out: the signal, what was wanted and seen, and who was to set it."""
@@ -40,6 +43,37 @@ def again(error: BaseException) -> BaseException:
     fresh = copy.copy(error)
     fresh.__cause__ = error.__cause__
     return fresh
+
+
+def keep_cause(cause: BaseException) -> int:
+    """A number that native fault records carry for this exception. It is kept until `forget_cause`, or for good."""
+    token = next(_tokens)
+    _causes[token] = cause
+    return token
+
+
+def forget_cause(token: int) -> None:
+    """Let go of an exception that no fault record carries after all."""
+    _causes.pop(token, None)
+
+
+def from_native(error: int) -> DeviceLost:
+    """The error for a native fault record (a signal's or device's error word), with the first cause."""
+    from hcq import _native
+
+    known = _native.fault_info(error)
+    if known is None:
+        process_id = error >> 32
+        return DeviceLost(
+            f"what process {process_id} was to signal failed there; its own error tells why", cause="another process"
+        )
+    device, command, message, token = known
+    return lost(device, _causes.get(token, message), command or None)
+
+
+def raise_fault(error: int) -> NoReturn:
+    """Raise what a native fault record stands for."""
+    raise from_native(error)
 
 
 def standing(device: Any) -> list[str]:
@@ -82,33 +116,3 @@ def _setters(signal: Any) -> Iterator[str]:
                         wait = _open_wait(submits[0])
                         state = f"stands at {wait}" if wait else f"is at submit {submits[0].number}"
                         yield f"{_where(lane)} sets it to {args[1]} in submit {submit.number}, and {state}"
-
-
-_causes: dict[int, BaseException] = {}
-_tokens = itertools.count(1)
-
-
-def keep_cause(error: BaseException) -> int:
-    """A number for an exception that native code is to name as the cause of a failure; it may travel in packets."""
-    token = next(_tokens)
-    _causes[token] = error
-    return token
-
-
-def from_native(error: int) -> DeviceLost:
-    """The error for a native fault record (a signal's or device's error word), with the first cause."""
-    from hcq import _native
-
-    known = _native.fault_info(error)
-    if known is None:
-        process_id = error >> 32
-        return DeviceLost(
-            f"what process {process_id} was to signal failed there; its own error tells why", cause="another process"
-        )
-    device, command, message, token = known
-    return lost(device, _causes.get(token, message), command)
-
-
-def raise_fault(error: int) -> NoReturn:
-    """Raise what a native fault record stands for."""
-    raise from_native(error)

@@ -9,6 +9,8 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from hcq.runtime.options import BufferOptions
+
 if TYPE_CHECKING:
     from hcq.queues.device import HCQCompiled, Position
 
@@ -23,8 +25,6 @@ class Block:
     """Memory of the device that the host can write at `va_addr`; freed with the object."""
 
     def __init__(self, device: HCQCompiled, size: int) -> None:
-        from hcq.runtime.buffer import BufferOptions
-
         self._options = BufferOptions(cpu_access=True)
         self._allocator = device.allocator
         self._opaque = self._allocator._alloc(size, self._options)
@@ -35,7 +35,7 @@ class Block:
     def free(self) -> None:
         """Give the memory back now; nothing must use it any more. On a lost device there is nothing to give it to."""
         opaque, self._opaque = self._opaque, None
-        if opaque is not None and self._device.lost is None:
+        if opaque is not None and not self._device.lost:
             self._allocator._free(opaque, self._options)
 
     def __del__(self) -> None:

@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 Dims = tuple[int, int, int]
 
 ONE: Dims = (1, 1, 1)
+VALUE_TYPES = {
+    **dict(zip(("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"), "bBhHiIqQ", strict=True)),
+    "f16": "e",
+    "f32": "f",
+    "f64": "d",
+    "boolean": "?",
+}
+"""The types of value parameters that a library may record, with their codes in the struct module."""
+
 VALUE_MIN = -(2**31)
 VALUE_MAX = 2**32 - 1
 
@@ -78,11 +87,15 @@ def check_buffers(device: Any, bufs: Iterable[Any]) -> list[Any]:
     return handles
 
 
-def pack_values(vals: Sequence[Any]) -> bytes:
-    """`vals` as they stand in kernargs: 32-bit integers, and NumPy scalars at their own size and natural alignment."""
+def pack_values(vals: Sequence[Any], types: Sequence[str] | None = None) -> bytes:
+    """`vals` as they stand in kernargs: 32-bit integers, and NumPy scalars at their own size and natural alignment.
+
+    Where the library records the parameters' types (keys of VALUE_TYPES), a Python number becomes one of its
+    parameter's type: floats are rounded, integers must be exact; a NumPy scalar must be of that type already.
+    """
     packed = bytearray()
     for index, value in enumerate(vals):
-        data, alignment = _value(index, value)
+        data, alignment = _value(index, value) if types is None else _typed_value(index, value, types[index])
         packed += bytes(-len(packed) % alignment)
         packed += data
     return bytes(packed)
@@ -99,9 +112,8 @@ def _dims(what: str, size: Any, largest: Dims, smallest: int) -> Dims:
         counts = [operator.index(count) for count in size]
     except TypeError:
         raise LaunchError(f"{what} {size!r} is not (x, y, z) in whole numbers") from None
-    if not 1 <= len(counts) <= 3:
-        raise LaunchError(f"{what} {size!r} has {len(counts)} dimensions: expected one to three")
-    counts += [1] * (3 - len(counts))
+    if len(counts) != 3:
+        raise LaunchError(f"{what} {size!r} has {len(counts)} dimensions: expected three, (x, y, z)")
     for axis, count, limit in zip("xyz", counts, largest, strict=True):
         if count < smallest:
             empty = "an empty group runs nothing" if count == 0 else "sizes are not negative"
@@ -132,6 +144,35 @@ def _value(index: int, value: Any) -> tuple[bytes, int]:
             "pass larger ones as NumPy scalars"
         )
     return struct.pack("<I", number & 0xFFFFFFFF), 4
+
+
+def _typed_value(index: int, value: Any, kind: str) -> tuple[bytes, int]:
+    code = VALUE_TYPES[kind]
+    size = struct.calcsize(code)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.generic):
+        if value.dtype.str[1:] != f"{'b' if code == '?' else kind[0]}{size}":
+            raise LaunchError(f"value {index} is {_shown(value)}: the parameter is {kind}")
+        return value.tobytes(), size
+    floating = kind[0] == "f"
+    if isinstance(value, float):
+        if not floating:
+            raise LaunchError(f"value {index} is the float {value!r}: the parameter is {kind}")
+        number: float = value
+    else:
+        try:
+            number = operator.index(value)
+        except TypeError:
+            raise LaunchError(f"value {index} is {_shown(value)}: the parameter is {kind}") from None
+        if size == 4 and not floating and VALUE_MIN <= number <= VALUE_MAX:
+            return struct.pack("<I", number & 0xFFFFFFFF), 4
+    try:
+        data = struct.pack("<" + code, number)
+    except (struct.error, OverflowError):
+        raise LaunchError(f"value {index} is {value!r}: it does not fit into the parameter, {kind}") from None
+    if isinstance(number, int) and struct.unpack("<" + code, data)[0] != number:
+        raise LaunchError(f"value {index} is {value!r}: {kind}, the parameter's type, can't hold it exactly")
+    return data, size
 
 
 def _is_small_float(value: Any) -> bool:

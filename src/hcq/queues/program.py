@@ -28,13 +28,13 @@ class HCQProgram:
 
     A driver's runtime subclasses this, loads the library in its `__init__`, and calls ours with the sizes it found:
     `kernargs_alloc_size` bytes a launch, of which the arguments begin at `kernargs_args_offset`. Where the library says
-    how many arguments the function takes, it sets `buffer_count` and `value_count`, and they are checked.
+    what the function takes, it sets `buffer_count` and `value_types` (keys of launch.VALUE_TYPES): they are checked.
 
     Threads may share a program.
     """
 
     buffer_count: int | None = None
-    value_count: int | None = None
+    value_types: Sequence[str] | None = None
 
     def __init__(self, device: HCQCompiled, name: str, kernargs_alloc_size: int, kernargs_args_offset: int = 0) -> None:
         self.device = device
@@ -99,9 +99,9 @@ class HCQProgram:
 
     def _arguments(self, bufs: Sequence[Any], vals: Sequence[Any]) -> tuple[list[Any], bytes]:
         launch.check_count("buffers", len(bufs), self.buffer_count)
-        launch.check_count("values", len(vals), self.value_count)
+        launch.check_count("values", len(vals), None if self.value_types is None else len(self.value_types))
         handles = launch.check_buffers(self.device, bufs)
-        data = launch.pack_values(vals)
+        data = launch.pack_values(vals, self.value_types)
         size = self.kernargs_args_offset + 8 * len(handles) + len(data)
         if size > self.kernargs_alloc_size:
             raise LaunchError(

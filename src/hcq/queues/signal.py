@@ -1,11 +1,12 @@
 """Signals: what queues, host threads and tasks are ordered by.
 
-PythonSignal is for drivers that keep the value wherever they like. What does not live here: the commands that set and
-wait for signals (command_queue), and who is named when a wait runs out (faults).
+HCQSignal is the native one, 64 bytes; PythonSignal is for drivers that keep the value elsewhere. What does not live
+here: the commands that set and wait for signals (command_queue), and who is named when a wait runs out (faults).
 """
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import itertools
 import operator
@@ -23,6 +24,8 @@ _FIRST_NAP = 20e-6
 _LONGEST_NAP = 1e-3
 _AWAIT_NAPS = (0.0, 50e-6, 10e-3)  # at once, then growing from the second to the third
 _FOREVER = 2**64 - 1
+
+_REACHED, _FAILED = 0, 2  # of _native.signal_state
 
 _ids = itertools.count(1)
 
@@ -154,11 +157,14 @@ def check_signal(signal: Any) -> Any:
     return signal
 
 
-class HCQSignal(_native.Signal):
+class HCQSignal(_native.Signal, metaclass=abc.ABCMeta):
     """A signal in 64 bytes of shared memory: what native queues, host threads, tasks and other processes order work by.
 
     `HCQSignal(value=0, memory=None)`: `memory` places it in 64 writable bytes, aligned to 8, of a host or `shm:`
     buffer; whoever places one at the same bytes, in this process or another, has the same signal. Threads may share it.
+
+    `value` (get, set), `timestamp` and `wait(value, timeout=10000)` are native. PythonSignals count as HCQSignals for
+    isinstance, though native queues don't take them.
     """
 
     __slots__ = ()
@@ -166,3 +172,13 @@ class HCQSignal(_native.Signal):
     async def reached(self, value: int) -> None:
         """Wait, in a task, until the value is at least `value`. Raises DeviceLost where it will never come."""
         await awaiting.reached(self, check_value(value))
+
+    def is_reached(self, value: int) -> bool:
+        """Whether a wait for `value` would return now; raises DeviceLost where it will never come."""
+        state = _native.signal_state(self, value)
+        if state == _FAILED:
+            faults.raise_fault(_native.signal_error(self))
+        return bool(state == _REACHED)
+
+
+HCQSignal.register(PythonSignal)

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import config
 from hcq.errors import SignalTimeout
+from hcq.runtime.options import BufferOptions
 
 if TYPE_CHECKING:
     from hcq.queues.device import HCQCompiled
+
+_HOST = BufferOptions(host=True)
 
 
 class Batch:
@@ -41,7 +44,10 @@ class Staging:
         self._changed = threading.Condition()
 
     def take(self, device: HCQCompiled) -> Batch:
-        """A batch that nothing uses; it is the caller's until `give`. Blocks while all are in use."""
+        """A batch that nothing uses; it is the caller's until `give`. Blocks while all are in use.
+
+        Who holds a batch already uses `take_one_more`: two threads that waited for each other's would never end.
+        """
         with self._changed:
             while not self._ring and self._made == self.batch_cnt:
                 if not self._changed.wait(config.TIMEOUT_MS() / 1000):
@@ -49,18 +55,16 @@ class Staging:
                         f"{device.dname}: other threads kept all {self.batch_cnt} staging batches "
                         f"for {config.TIMEOUT_MS()} ms"
                     )
-            if self._ring and (self._made == self.batch_cnt or not _busy(self._ring[0])):
-                batch = self._ring.popleft()
-            else:
-                batch = self._make()
-        if batch.busy_until is not None:
-            try:
-                device.wait_for([batch.busy_until])
-            except BaseException:
-                self.give(batch, batch.busy_until)
-                raise
-            batch.busy_until = None
-        return batch
+            batch = self._next()
+        return self._wait_for(device, batch)
+
+    def take_one_more(self, device: HCQCompiled) -> Batch | None:
+        """take, but None where the batches are all with threads."""
+        with self._changed:
+            if not self._ring and self._made == self.batch_cnt:
+                return None
+            batch = self._next()
+        return self._wait_for(device, batch)
 
     def give(self, batch: Batch, busy_until: tuple[Any, int] | None) -> None:
         """Give a batch back; queued work uses it until (signal, value) is reached."""
@@ -75,11 +79,26 @@ class Staging:
             batches, self._ring, self._made = self._ring, deque(), 0
         for batch in batches:
             batch.view.release()
-            if self._allocator.device.lost is None:
-                self._allocator._free(batch.opaque, _options())
+            if not self._allocator.device.lost:
+                self._allocator._free(batch.opaque, _HOST)
+
+    def _next(self) -> Batch:
+        if self._ring and (self._made == self.batch_cnt or not _busy(self._ring[0])):
+            return self._ring.popleft()
+        return self._make()
+
+    def _wait_for(self, device: HCQCompiled, batch: Batch) -> Batch:
+        if batch.busy_until is not None:
+            try:
+                device.wait_for([batch.busy_until])
+            except BaseException:
+                self.give(batch, batch.busy_until)
+                raise
+            batch.busy_until = None
+        return batch
 
     def _make(self) -> Batch:
-        batch = Batch(self._allocator._alloc(self.batch_size, _options()), self.batch_size)
+        batch = Batch(self._allocator._alloc(self.batch_size, _HOST), self.batch_size)
         self._made += 1
         return batch
 
@@ -91,9 +110,3 @@ def host_view(address: int, size: int) -> memoryview:
 
 def _busy(batch: Batch) -> bool:
     return batch.busy_until is not None and batch.busy_until[0].value < batch.busy_until[1]
-
-
-def _options() -> Any:
-    from hcq.runtime.buffer import BufferOptions
-
-    return BufferOptions(host=True)
