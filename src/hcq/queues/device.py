@@ -99,11 +99,11 @@ class HCQCompiled(Compiled):
         self._lanes: dict[str, Lane] = {}
         self.kernargs = Kernargs(self)
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
-        if not hasattr(type(self), "timeline_lock"):  # else the native type in front brings a timeline of its own
-            self._init_timeline(timeline_signals)
+        self._init_timeline(timeline_signals)
         _known.add(self)
 
     def _init_timeline(self, timeline_signals: Sequence[Any] | None) -> None:
+        """Set up the timeline. Where a native type brings one, its device overrides this."""
         self.timeline_lock = threading.RLock()
         self._spare_signals = list(timeline_signals) if timeline_signals is not None else []
         self.timeline_signal = self._fresh_signal()
