@@ -97,6 +97,8 @@ void push_ready(Queue* q) {
     std::lock_guard<std::mutex> guard(s->lock);
     s->ready.push_back(q);
     s->ready_count.store(static_cast<uint32_t>(s->ready.size()), std::memory_order_relaxed);
+    // full fence: the count before the look at `lingering`; who stops lingering does it the other way round
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     if (!s->scouting && s->lingering.load(std::memory_order_relaxed) == 0) sleeper = wake_candidate(s);
   }
   wake(sleeper);
@@ -123,7 +125,16 @@ void run_queue(State* s, Queue* q) {
       cpu_relax();
       if ((n & 15) == 15 && now_ns() >= until) break;
     }
-    s->lingering.fetch_sub(1, std::memory_order_relaxed);
+    s->lingering.fetch_sub(1, std::memory_order_seq_cst);
+    // What was pushed while we lingered woke nobody: if we go on with our own queue, another thread must take it.
+    if (more && s->ready_count.load(std::memory_order_seq_cst)) {
+      Sleeper* other = nullptr;
+      {
+        std::lock_guard<std::mutex> guard(s->lock);
+        if (!s->ready.empty() && !s->scouting) other = wake_candidate(s);
+      }
+      wake(other);
+    }
     // A waiting thread that runs the commands itself is faster than a hand-over: leave the queue to it.
     if (q->helped.load(std::memory_order_relaxed) != helped) break;
     if (!more) break;

@@ -95,7 +95,8 @@ Py_ssize_t queue_length(PyObject* self) { return static_cast<Py_ssize_t>(cast(se
 // Room for one more command of `units`; nullptr with an exception set when the queue is bound.
 uint8_t* append(Commands* c, uint32_t units, PyObject* held) {
   if (c->bound) {
-    raise("HCQError", "this queue is bound: commands can be updated but not added; build a new queue");
+    PyErr_SetString(PyExc_RuntimeError,
+                    "this queue is bound: commands can be updated but not added; build a new queue");
     return nullptr;
   }
   if (PyList_Append(c->held, held) < 0) return nullptr;
@@ -347,7 +348,8 @@ PyObject* bind(PyObject* self, PyObject* device) {
   if (!d || !device_usable(d)) return nullptr;
   if (c->bound) {
     if (c->bound_device == d) return self_ref(self);
-    return raise("HCQError", "this queue is bound to " + c->bound_device->name + ": build another for " + d->name);
+    return PyErr_Format(PyExc_RuntimeError, "this queue is bound to %s: build another for %s",
+                        c->bound_device->name.c_str(), d->name.c_str());
   }
   if (c->offsets.empty()) return self_ref(self);
   auto* b = new (std::nothrow) BoundCommands;
@@ -370,8 +372,8 @@ PyObject* submit(PyObject* self, PyObject* device) {
   if (!d || !device_usable(d)) return nullptr;
   if (c->offsets.empty()) return self_ref(self);
   if (c->bound && c->bound_device != d)
-    return raise("HCQError",
-                 "this queue is bound to " + c->bound_device->name + " and can't be submitted to " + d->name);
+    return PyErr_Format(PyExc_RuntimeError, "this queue is bound to %s and can\'t be submitted to %s",
+                        c->bound_device->name.c_str(), d->name.c_str());
   if (d->injections.load(std::memory_order_relaxed)) {
     if (uint64_t error = injected(d, InjectWhat::submit, "submit")) {
       device_lose(d, error);

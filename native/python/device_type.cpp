@@ -14,7 +14,7 @@ bool device_usable(Device* d) {
     return false;
   }
   if (__builtin_expect(d->closed.load(std::memory_order_relaxed), 0)) {
-    raise("HCQError", d->name + " is closed: Device[\"" + d->name + "\"] opens it again");
+    PyErr_Format(PyExc_RuntimeError, "%s is closed: Device[\"%s\"] opens it anew", d->name.c_str(), d->name.c_str());
     return false;
   }
   if (uint64_t error = d->fault.load(std::memory_order_acquire); __builtin_expect(error != 0, 0)) {
