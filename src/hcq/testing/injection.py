@@ -76,7 +76,7 @@ class _Command(Injection):
     def _arm(self) -> None:
         from hcq.queues import faults
 
-        token = faults.remember(self._error) if self._error is not None else 0
+        token = faults.keep_cause(self._error) if self._error is not None else 0
         self._id = self._dev._inject(self._what, self._nth, token, float(self._delay))
 
     def _disarm(self) -> None:
