@@ -41,8 +41,9 @@ class _Devices:
 
     def __get__(self, instance: object, owner: type[HCQCompiled]) -> list[HCQCompiled]:
         made = [device for ref in list(self.known.values()) if (device := ref()) is not None]
-        # type(): what a forked child inherited has become another class
-        return [device for device in made if issubclass(type(device), owner) and not device.closed]
+        # what a forked child inherited can't be asked anything, whether it is closed included
+        mine = [device for device in made if not type(device)._inherited]
+        return [device for device in mine if isinstance(device, owner) and not device.closed]
 
     def add(self, device: HCQCompiled) -> None:
         key = id(device)

@@ -61,7 +61,7 @@ class NpyDevice(Compiled):
         super().__init__(device, NpyAllocator(self))
 
     def _info(self) -> Mapping[str, object]:
-        return {"description": "NumPy arrays as copy sources", "memory": "array"}
+        return {"kind": "NumPy arrays, to copy from"}
 
 
 def open_npy(name: str) -> NpyDevice:
