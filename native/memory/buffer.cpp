@@ -247,6 +247,7 @@ void dealloc(PyObject* o) {
   Py_XDECREF(self->dtype);
   Py_XDECREF(self->options);
   Py_XDECREF(self->shape);
+  Py_XDECREF(self->interface_export);
   PyTypeObject* type = Py_TYPE(o);
   if (type == Buffer_Type && g_kept_count < kKept)
     g_kept[g_kept_count++] = o;
@@ -327,6 +328,7 @@ PyMemberDef members[] = {
     {"nbytes", T_ULONGLONG, offsetof(BufferObject, nbytes), READONLY, "Bytes."},
     {"offset", T_ULONGLONG, offsetof(BufferObject, offset), READONLY, "Bytes from the start of the root buffer."},
     {"dtype", T_OBJECT_EX, offsetof(BufferObject, dtype), READONLY, "The type of an element."},
+    {"_interface_export", T_OBJECT, offsetof(BufferObject, interface_export), 0, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(BufferObject, weakrefs), READONLY, nullptr},
     {nullptr},
 };
@@ -411,7 +413,9 @@ int buffer_allocate(BufferObject* self, PyObject* opaque) {
   Py_XDECREF(device);
   if (!allocator) return -1;
   PyObject* options = self->options ? self->options : Py_None;
-  PyObject* buf = opaque ? Py_NewRef(opaque) : allocate_memory(allocator, self->nbytes, options);
+  PyObject* buf = !opaque ? allocate_memory(allocator, self->nbytes, options)
+                  : PyType_IsSubtype(Py_TYPE(allocator), HostAllocator_Type) ? host_wrap(opaque, self->nbytes)
+                                                                             : Py_NewRef(opaque);
   if (!buf) {
     Py_DECREF(allocator);
     return -1;

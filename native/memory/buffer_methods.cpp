@@ -45,17 +45,10 @@ bool host_memory(BufferObject* self, PyObject* object, bool writable, const char
   return false;
 }
 
-// A flat memoryview of bytes over `view`, which `object` exports, for a driver's Python. New reference.
-PyObject* flat(PyObject* object, const Py_buffer& view) {
-  PyObject* holder = PyMemoryView_FromObject(object);  // what keeps the memory; types without a format have none
-  if (!holder) PyErr_Clear();
-  ExportView bytes;
-  bytes.address = reinterpret_cast<uint64_t>(view.buf);
-  bytes.nbytes = static_cast<uint64_t>(view.len);
-  bytes.readonly = view.readonly;
-  PyObject* exporter = export_new(nullptr, holder ? holder : object, bytes);
+// A flat memoryview of bytes over what `object` exports, for a driver's Python. New reference.
+PyObject* flat(PyObject* object, bool writable) {
+  PyObject* exporter = export_over(object, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE);
   PyObject* memory = exporter ? PyMemoryView_FromObject(exporter) : nullptr;
-  Py_XDECREF(holder);
   Py_XDECREF(exporter);
   return memory;
 }
@@ -70,7 +63,7 @@ int copyout(BufferObject* self, PyObject* dest) {
   if (is_host_native(allocator, names.copyout) && hcq_buffer_check(buf)) {
     if (as_lru(allocator)->device || buffer_wait(self) == 0)
       rc = host_copyout(allocator, view.buf, reinterpret_cast<HCQBufferObject*>(buf), self->nbytes);
-  } else if (PyObject* memory = flat(dest, view)) {
+  } else if (PyObject* memory = flat(dest, true)) {
     PyObject* r = PyObject_CallMethodObjArgs(allocator, names.copyout, memory, buf, nullptr);
     rc = r ? 0 : -1;
     Py_XDECREF(r);
@@ -102,22 +95,20 @@ PyObject* export_memory(BufferObject* self, const ExportView& wanted) {
   PyObject* pinned_buf = Py_NewRef(root->buf);
   PyObject* memory = PyObject_CallOneArg(method, self->buf);
   Py_DECREF(method);
+  PyObject* source = memory ? export_over(memory, PyBUF_SIMPLE) : nullptr;
   PyObject* exporter = nullptr;
-  Py_buffer source;
-  if (memory && PyObject_GetBuffer(memory, &source, PyBUF_SIMPLE) == 0) {
-    if (static_cast<uint64_t>(source.len) >= self->nbytes) {
-      view.address = reinterpret_cast<uint64_t>(source.buf);
-      view.readonly = source.readonly;
-      // `memory` holds what it exports; our own hold on it ends here.
-      exporter = export_new(pinned_buf, memory, view);
-    } else {
-      PyErr_Format(PyExc_ValueError, "as_buffer of the allocator of %U gave %zd bytes for a buffer of %llu",
-                   self->device, source.len, static_cast<unsigned long long>(self->nbytes));
-    }
-    PyBuffer_Release(&source);
+  if (source && export_bytes(source) < self->nbytes) {
+    PyErr_Format(PyExc_ValueError, "as_buffer of the allocator of %U gave %llu bytes for a buffer of %llu",
+                 self->device, static_cast<unsigned long long>(export_bytes(source)),
+                 static_cast<unsigned long long>(self->nbytes));
+  } else if (source) {
+    view.address = export_address(source);
+    view.readonly = export_readonly(source);
+    exporter = export_new(pinned_buf, source, view);
   } else if (PyErr_ExceptionMatches(PyExc_NotImplementedError)) {
     PyErr_Clear();
   }
+  Py_XDECREF(source);
   Py_XDECREF(memory);
   Py_DECREF(pinned_buf);
   return exporter;
@@ -198,6 +189,11 @@ PyObject* method_as_buffer(PyObject* o, PyObject* const* args, Py_ssize_t n, PyO
   PyObject* memory = PyMemoryView_FromObject(bytes);
   Py_DECREF(bytes);
   return memory;
+}
+
+PyObject* method_export(PyObject* o, PyObject*) {
+  PyObject* exporter = export_memory(as_buffer_object(o), ExportView());
+  return exporter || PyErr_Occurred() ? exporter : Py_NewRef(Py_None);
 }
 
 PyObject* method_view(PyObject* o, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
@@ -283,7 +279,7 @@ int buffer_copyin(BufferObject* self, PyObject* source) {
   if (is_host_native(allocator, names.copyin) && hcq_buffer_check(buf)) {
     if (as_lru(allocator)->device || buffer_wait(self) == 0)
       rc = host_copyin(allocator, reinterpret_cast<HCQBufferObject*>(buf), view.buf, self->nbytes);
-  } else if (PyObject* memory = flat(source, view)) {
+  } else if (PyObject* memory = flat(source, false)) {
     PyObject* r = PyObject_CallMethodObjArgs(allocator, names.copyin, buf, memory, nullptr);
     rc = r ? 0 : -1;
     Py_XDECREF(r);
@@ -323,6 +319,9 @@ PyMethodDef buffer_methods[] = {
      "work queued\n"
      "on the device: a private copy, or with zero copy the device's own memory where the host reaches it, which stays\n"
      "out of reuse while the view lives. `force_zero_copy` raises ValueError where that can't be had."},
+    {"_export", method_export, METH_NOARGS,
+     "_export()\n--\n\nWhat a zero-copy consumer holds: the memory's exporter after a wait, or None where the host "
+     "can't reach it."},
     {"view", cast(method_view), METH_FASTCALL | METH_KEYWORDS,
      "view(size, dtype, offset)\n--\n\nA buffer of `size` elements over this one's memory, from byte `offset` on. It "
      "keeps the root\n"

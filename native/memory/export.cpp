@@ -13,6 +13,7 @@ namespace {
 struct ExportObject {
   PyObject_HEAD PyObject* opaque;  // pinned; may be null
   PyObject* owner;                 // may be null
+  Py_buffer source;                // of another exporter; source.obj is null when there is none
   Block* block;                    // may be null
   uint64_t address, nbytes;
   const char* format;
@@ -34,6 +35,7 @@ void dealloc(PyObject* o) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     if (self->opaque) unpin(self->opaque);
+    if (self->source.obj) PyBuffer_Release(&self->source);
     PyErr_Restore(type, value, traceback);
     Py_XDECREF(self->owner);
   }  // else inherited through fork: left alone
@@ -71,7 +73,15 @@ int getbuffer(PyObject* o, Py_buffer* view, int flags) {
   return 0;
 }
 
+PyMemberDef members[] = {
+    {"address", T_ULONGLONG, offsetof(ExportObject, address), READONLY, "Where the memory is."},
+    {"nbytes", T_ULONGLONG, offsetof(ExportObject, nbytes), READONLY, "Bytes."},
+    {"readonly", T_BOOL, offsetof(ExportObject, readonly), READONLY, "Whether it may not be written."},
+    {nullptr},
+};
+
 PyType_Slot slots[] = {
+    {Py_tp_members, members},
     {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
     {Py_bf_getbuffer, reinterpret_cast<void*>(getbuffer)},
     {Py_tp_doc, const_cast<char*>("Host memory as the buffer protocol shows it. Keeps it from being freed or reused.")},
@@ -117,6 +127,26 @@ PyObject* export_new(PyObject* opaque, PyObject* owner, const ExportView& view) 
   }
   return o;
 }
+
+PyObject* export_over(PyObject* object, int flags) {
+  Py_buffer source;
+  if (PyObject_GetBuffer(object, &source, flags)) return nullptr;
+  ExportView view;
+  view.address = reinterpret_cast<uint64_t>(source.buf);
+  view.nbytes = static_cast<uint64_t>(source.len);
+  view.readonly = source.readonly;
+  PyObject* o = export_new(nullptr, nullptr, view);
+  if (o)
+    as_export(o)->source = source;
+  else
+    PyBuffer_Release(&source);
+  return o;
+}
+
+bool export_check(PyObject* o) { return Py_TYPE(o) == Export_Type; }
+uint64_t export_address(PyObject* o) { return as_export(o)->address; }
+uint64_t export_bytes(PyObject* o) { return as_export(o)->nbytes; }
+bool export_readonly(PyObject* o) { return as_export(o)->readonly; }
 
 int init_export(PyObject* module) {
   PyObject* type = PyType_FromModuleAndSpec(module, &spec, nullptr);

@@ -181,6 +181,36 @@ PyObject* host_offset(HCQBufferObject* handle, uint64_t size, uint64_t at) {
   return hcq_buffer_new(handle->va_addr + at, size, handle->block);
 }
 
+PyObject* host_wrap(PyObject* opaque, uint64_t nbytes) {
+  PyObject* handle = nullptr;
+  uint64_t has;
+  if (hcq_buffer_check(opaque)) {
+    if (!as_handle(opaque)) return nullptr;
+    has = reinterpret_cast<HCQBufferObject*>(opaque)->size;
+    handle = Py_NewRef(opaque);
+  } else {
+    PyObject* exporter = export_over(opaque, PyBUF_WRITABLE);
+    if (!exporter) {
+      if (PyErr_ExceptionMatches(PyExc_TypeError))
+        PyErr_Format(PyExc_TypeError,
+                     "opaque must be an HCQBuffer, or writable memory with the buffer protocol, not %.100s",
+                     Py_TYPE(opaque)->tp_name);
+      return nullptr;
+    }
+    has = export_bytes(exporter);
+    uint64_t address = export_address(exporter);
+    Block* block = block_wrap(address, has, exporter);
+    Py_DECREF(exporter);
+    handle = block ? hcq_buffer_new(address, nbytes, block) : PyErr_NoMemory();
+  }
+  if (handle && has < nbytes) {
+    PyErr_Format(PyExc_ValueError, "the memory given as opaque has %llu bytes, and the buffer needs %llu",
+                 static_cast<unsigned long long>(has), static_cast<unsigned long long>(nbytes));
+    Py_CLEAR(handle);
+  }
+  return handle;
+}
+
 int host_copyin(PyObject* self, HCQBufferObject* dest, const void* src, uint64_t size) {
   return copy(self, reinterpret_cast<void*>(dest->va_addr), src, size);
 }

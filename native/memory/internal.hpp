@@ -83,6 +83,13 @@ struct ExportView {
 };
 PyObject* export_new(PyObject* opaque, PyObject* owner, const ExportView& view);
 
+// The same over another exporter's contiguous memory, as bytes; what `object` is asked for by `flags` of the protocol.
+PyObject* export_over(PyObject* object, int flags);
+bool export_check(PyObject* o);
+uint64_t export_address(PyObject* exporter);
+uint64_t export_bytes(PyObject* exporter);
+bool export_readonly(PyObject* exporter);
+
 void host_trim();  // the pool's unused memory goes back to the system
 
 int init_hcq_buffer(PyObject* module);
@@ -90,6 +97,7 @@ int init_lru(PyObject* module);
 int init_host_allocator(PyObject* module);
 int init_buffer(PyObject* module);
 int init_export(PyObject* module);
+int init_dlpack(PyObject* module);
 int init_stats(PyObject* module);
 
 extern PyTypeObject* LRUAllocator_Type;

@@ -57,6 +57,8 @@ bool lru_is_plain(PyObject* o);
 
 // HostAllocator's own. Copies wait for the allocator's device first; -1 with an exception.
 PyObject* host_offset(HCQBufferObject* handle, uint64_t size, uint64_t at);
+// The handle for a caller's memory: an HCQBuffer of enough bytes as it is, else one over what `opaque` exports.
+PyObject* host_wrap(PyObject* opaque, uint64_t nbytes);
 int host_copyin(PyObject* self, HCQBufferObject* dest, const void* src, uint64_t size);
 int host_copyout(PyObject* self, void* dest, HCQBufferObject* src, uint64_t size);
 

@@ -69,6 +69,7 @@ struct BufferObject {
   BufferObject* next;
   BufferObject* views;  // root: its allocated views
   int64_t lb_refcount;
+  PyObject* interface_export;  // pins the memory once __array_interface__ gave its address away; or null
   PyObject* weakrefs;
 };
 extern PyTypeObject* Buffer_Type;

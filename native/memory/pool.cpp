@@ -15,6 +15,8 @@
 #include <set>
 #include <vector>
 
+#include "memory/copy_engine.hpp"
+
 namespace hcq {
 
 namespace {
@@ -134,6 +136,28 @@ bool populate(uint8_t* address, uint64_t bytes) {
   return true;
 }
 
+struct Piecewise {
+  uint8_t* address;
+  uint64_t bytes;
+  std::atomic<bool> good{true};
+};
+
+// Zeroing pages is as much work as copying: large blocks are shared among threads.
+bool populate_large(uint8_t* address, uint64_t bytes) {
+  static constexpr uint64_t kPiece = 8ull << 20;
+  Piecewise all{address, bytes};
+  in_parallel((bytes + kPiece - 1) / kPiece,
+              [](void* context, uint64_t i) {
+                Piecewise& p = *static_cast<Piecewise*>(context);
+                // relaxed: read once all pieces are done
+                if (!p.good.load(std::memory_order_relaxed)) return;
+                if (!populate(p.address + i * kPiece, std::min(kPiece, p.bytes - i * kPiece)))
+                  p.good.store(false, std::memory_order_relaxed);
+              },
+              &all);
+  return all.good.load(std::memory_order_relaxed);
+}
+
 class Pool {
  public:
   const uint32_t generation = g_generation;
@@ -229,7 +253,7 @@ class Pool {
     uint8_t* address = map_aligned(bytes);
     if (!address) return nullptr;
     Big* big = new (std::nothrow) Big{bytes};
-    if (!big || !populate(address, bytes)) {
+    if (!big || !populate_large(address, bytes)) {
       delete big;
       munmap(address, bytes);
       return nullptr;

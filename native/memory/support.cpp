@@ -264,7 +264,7 @@ int wait_device(PyObject* device) {
 }
 
 int init_memory(PyObject* module) {
-  if (init_names() || init_hcq_buffer(module) || init_export(module) || init_lru(module) ||
+  if (init_names() || init_hcq_buffer(module) || init_export(module) || init_dlpack(module) || init_lru(module) ||
       init_host_allocator(module) || init_buffer(module) || init_stats(module))
     return -1;
   return 0;

@@ -7,20 +7,20 @@ seldom is written here and attached to it: repr, numpy, fill, pickling, the arra
 from __future__ import annotations
 
 import math
-import pickle
 from typing import TYPE_CHECKING, Any
 
 from hcq import dtypes
 from hcq._native import Buffer
+from hcq.runtime import interop, pickling
+from hcq.runtime.interop import array
 from hcq.runtime.options import BufferOptions
-from hcq.runtime.registry import Device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy
 
-__all__ = ["Buffer", "BufferOptions", "empty", "zeros"]
+__all__ = ["Buffer", "BufferOptions", "array", "empty", "zeros"]
 
 # struct codes of the buffer protocol (PEP 3118), by the names of dtypes. The others have none.
 _FORMATS = {
@@ -40,9 +40,6 @@ _FORMATS = {
     "complex128": "Zd",
 }
 
-_NO_CONTENTS = ("DISK", "NPY")  # devices whose buffers stand for something that is elsewhere
-
-
 def empty(size: int | Sequence[int], dtype: Any, device: str | None = None) -> Buffer:
     """An allocated buffer of `size` elements (or of that shape) with undefined contents, on `device` or the default.
 
@@ -60,8 +57,60 @@ def empty(size: int | Sequence[int], dtype: Any, device: str | None = None) -> B
 def zeros(size: int | Sequence[int], dtype: Any, device: str | None = None) -> Buffer:
     """As `empty`, with all bytes zero."""
     buf = empty(size, dtype, device)
-    buf.copyin(bytes(buf.nbytes))
+    exporter = buf._export()
+    if exporter is None:
+        buf.copyin(bytes(buf.nbytes))
+    else:
+        import numpy
+
+        numpy.frombuffer(exporter, numpy.uint8)[:] = 0
     return buf
+
+
+# Attached to Buffer
+
+
+def _numpy(buf: Buffer) -> numpy.ndarray[Any, Any]:
+    """A NumPy array with a copy of the contents, after the work queued on the device; of the shape that hcq.array or
+    hcq.empty made the buffer with, else flat. TypeError where NumPy has no such dtype."""
+    import numpy
+
+    result = numpy.empty(buf.shape, dtypes.to_numpy(buf.dtype))
+    buf.copyout(result)
+    return result
+
+
+def _fill(buf: Buffer, value: Any) -> Buffer:
+    """Set every element to `value`, after the work queued on the device; returns the buffer. Blocks.
+
+    Raises what NumPy raises for a value that the dtype can't hold, and ValueError for one it would change.
+    """
+    import numpy
+
+    dtype = dtypes.to_numpy(buf.dtype)
+    element = numpy.empty(1, dtype)
+    element[0] = value
+    if dtype.kind in "iub" and element[0] != value:
+        raise ValueError(f"{value!r} can't be stored as {buf.dtype!r}: it would become {element[0]!r}")
+    buf.ensure_allocated()
+    target = interop.export_array(buf)
+    if target is None:
+        buf.copyin(numpy.full(buf.size, element[0], dtype))
+    else:
+        target[...] = element[0]
+    return buf
+
+
+def _repr(buf: Buffer) -> str:
+    try:
+        root, dtype = buf._base, getattr(buf.dtype, "name", None) or repr(buf.dtype)
+        shape = "x".join(map(str, buf.shape))
+        what = f"{buf.device} {shape} {dtype}, {buf.nbytes} bytes"
+        if root is not None:
+            what += f" from byte {buf.offset} of {root.nbytes}"
+        return f"<{type(buf).__name__} {what}, {'allocated' if buf.is_allocated() else 'not allocated'}>"
+    except (AttributeError, RuntimeError) as error:  # not initialised, or inherited through fork
+        return f"<{type(buf).__name__}, unusable: {error}>"
 
 
 # What native code calls
@@ -100,3 +149,10 @@ def explain_host_memory(obj: Any, method: str, writable: bool, error: BaseExcept
     if writable and view.readonly:
         return TypeError(f"{method} writes into its destination, and this {type(obj).__name__} is read-only")
     return ValueError(f"{method} can't use this memory: {error}")
+
+
+Buffer.numpy = _numpy  # type: ignore[method-assign]
+Buffer.fill = _fill  # type: ignore[method-assign]
+Buffer.__repr__ = _repr  # type: ignore[method-assign, assignment]
+Buffer.__reduce_ex__ = pickling.reduce_buffer  # type: ignore[method-assign, assignment]
+interop.attach()
