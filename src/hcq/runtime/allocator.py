@@ -67,7 +67,7 @@ class Allocator:
 
 
 def means_out_of_memory(error: BaseException) -> bool:
-    """Whether what `_alloc` raised says that the driver has no memory: MemoryError or RuntimeError, and none of ours."""
+    """Whether what `_alloc` raised means that the driver has no memory: MemoryError or RuntimeError, none of ours."""
     from hcq.errors import HCQError
 
     return isinstance(error, (MemoryError, RuntimeError)) and (

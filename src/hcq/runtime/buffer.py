@@ -40,6 +40,7 @@ _FORMATS = {
     "complex128": "Zd",
 }
 
+
 def empty(size: int | Sequence[int], dtype: Any, device: str | None = None) -> Buffer:
     """An allocated buffer of `size` elements (or of that shape) with undefined contents, on `device` or the default.
 
@@ -63,7 +64,7 @@ def zeros(size: int | Sequence[int], dtype: Any, device: str | None = None) -> B
     else:
         import numpy
 
-        numpy.frombuffer(exporter, numpy.uint8)[:] = 0
+        numpy.frombuffer(memoryview(exporter), numpy.uint8)[:] = 0
     return buf
 
 
@@ -151,8 +152,14 @@ def explain_host_memory(obj: Any, method: str, writable: bool, error: BaseExcept
     return ValueError(f"{method} can't use this memory: {error}")
 
 
-Buffer.numpy = _numpy  # type: ignore[method-assign]
-Buffer.fill = _fill  # type: ignore[method-assign]
-Buffer.__repr__ = _repr  # type: ignore[method-assign, assignment]
-Buffer.__reduce_ex__ = pickling.reduce_buffer  # type: ignore[method-assign, assignment]
-interop.attach()
+for _name, _method in {
+    "numpy": _numpy,
+    "fill": _fill,
+    "__repr__": _repr,
+    "__reduce_ex__": pickling.reduce_buffer,
+    "__dlpack__": interop.dlpack,
+    "__dlpack_device__": interop.dlpack_device,
+    "__array__": interop.as_numpy,
+    "__array_interface__": property(interop.array_interface),
+}.items():
+    setattr(Buffer, _name, _method)

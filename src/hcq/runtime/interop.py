@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import dtypes
 from hcq._native import Buffer, dlpack_capsule, dlpack_consume
-from hcq.runtime.options import BufferOptions
 from hcq.runtime.registry import Device
 
 if TYPE_CHECKING:
@@ -43,7 +42,9 @@ def array(obj: Any, device: str | None = None, dtype: Any = None, copy: bool = T
     if source.size == 0:
         raise ValueError(f"a buffer must have at least one element, which an array of shape {source.shape} has not")
     if source.dtype.hasobject:
-        raise TypeError(f"Python objects can't be put into device memory: {type(obj).__name__} has dtype {source.dtype}")
+        raise TypeError(
+            f"Python objects can't be put into device memory: {type(obj).__name__} has dtype {source.dtype}"
+        )
     if copy:
         import numpy
 
@@ -95,7 +96,8 @@ def export_array(buf: Buffer) -> numpy.ndarray[Any, Any] | None:
     exporter = buf._export()
     if exporter is None:
         return None
-    return numpy.frombuffer(exporter, dtype=dtypes.to_numpy(buf.dtype)).reshape(buf.shape)
+    whole: numpy.ndarray[Any, Any] = numpy.frombuffer(memoryview(exporter), dtype=dtypes.to_numpy(buf.dtype))
+    return whole.reshape(buf.shape)
 
 
 # Attached to Buffer
@@ -145,13 +147,16 @@ def dlpack(
 def array_interface(buf: Buffer) -> dict[str, Any]:
     """NumPy's array interface, version 3. Reading it waits for queued work, and keeps the memory as it is until the
     Buffer itself dies, whatever is deallocated meanwhile. AttributeError where the host can't reach the memory."""
+    described = dtypes.to_numpy(buf.dtype)
+    if described.kind == "V":  # ml_dtypes' types are void to NumPy's own description
+        raise AttributeError(f"the array interface has no name for {buf.dtype!r}: use numpy.asarray or DLPack")
     exporter = buf._export()
     if exporter is None:
         raise AttributeError(f"the host can't reach memory of {buf.device}: use numpy()")
     buf._interface_export = exporter
     return {
         "shape": buf.shape,
-        "typestr": dtypes.to_numpy(buf.dtype).str,
+        "typestr": described.str,
         "data": (exporter.address, exporter.readonly),
         "version": 3,
     }
@@ -209,21 +214,12 @@ def _from_dlpack(obj: Any) -> numpy.ndarray[Any, Any]:
     exporter, shape, strides, code, bits, lanes, device_type, _ = dlpack_consume(capsule)
     name = _NAMES.get((code, bits))
     if name is None or lanes != 1 or device_type not in _HOST_TYPES or any(step < 0 for step in strides):
-        raise BufferError(f"DLPack memory of type code {code}, {bits} bits, {lanes} lanes, strides {strides} isn't known")
+        raise BufferError(
+            f"DLPack memory of type code {code}, {bits} bits, {lanes} lanes, strides {strides} isn't known"
+        )
     dtype = dtypes.of(name).numpy
     if 0 in shape:
         return numpy.empty(shape, dtype)
-    flat: numpy.ndarray[Any, Any] = numpy.frombuffer(exporter, dtype=numpy.uint8)
+    flat: numpy.ndarray[Any, Any] = numpy.frombuffer(memoryview(exporter), dtype=numpy.uint8)
     result: numpy.ndarray[Any, Any] = numpy.ndarray(shape, dtype, buffer=flat, strides=strides)
     return result
-
-
-def attach() -> None:
-    """Gives the native type its methods that are written here."""
-    Buffer.__dlpack__ = dlpack  # type: ignore[method-assign]
-    Buffer.__dlpack_device__ = dlpack_device  # type: ignore[method-assign]
-    Buffer.__array_interface__ = property(array_interface)  # type: ignore[assignment, method-assign]
-    Buffer.__array__ = as_numpy  # type: ignore[method-assign]
-
-
-__all__ = ["BufferOptions", "array", "array_interface", "as_numpy", "dlpack", "dlpack_device", "export_array"]
