@@ -26,15 +26,16 @@ TRIAD_CL = """__kernel void triad(__global float* restrict a, __global const flo
   a[i] = b[i] + s * c[i];
 }
 """
-TRIAD_IR = f"""define void @triad(ptr noalias %a, ptr noalias %b, ptr noalias %c, float %s) #0 {{
-entry:
-  %g = call i32 @hcq_group_id(i32 0)
-  %wide = zext i32 %g to i64
-  %first = mul i64 %wide, {STREAM_CHUNK}
-  br label %loop
-loop:
-  %k = phi i64 [ 0, %entry ], [ %next, %loop ]
-  %i = add i64 %first, %k
+# One element a work-item, as on a GPU.
+STREAM_ITEMS = 1024
+TRIAD_IR = f"""declare i32 @hcq.group_id(i32)
+declare i32 @hcq.local_id(i32)
+define void @triad(ptr noalias %a, ptr noalias %b, ptr noalias %c, float %s) {{
+  %g = call i32 @hcq.group_id(i32 0)
+  %l = call i32 @hcq.local_id(i32 0)
+  %first = mul i32 %g, {STREAM_ITEMS}
+  %index = add i32 %first, %l
+  %i = zext i32 %index to i64
   %pa = getelementptr float, ptr %a, i64 %i
   %pb = getelementptr float, ptr %b, i64 %i
   %pc = getelementptr float, ptr %c, i64 %i
@@ -43,14 +44,8 @@ loop:
   %m = fmul float %s, %vc
   %r = fadd float %vb, %m
   store float %r, ptr %pa
-  %next = add i64 %k, 1
-  %more = icmp ult i64 %next, {STREAM_CHUNK}
-  br i1 %more, label %loop, label %done
-done:
   ret void
 }}
-declare i32 @hcq_group_id(i32)
-attributes #0 = {{ "hcq-kernel" }}
 """
 
 # Block reduction: 2^24 floats in blocks of 256, a tree in local memory with a barrier after every step.
@@ -68,6 +63,53 @@ HCQ_KERNEL void reduce(float* sums, const float* x) {
     hcq_barrier();
   }
   if (i == 0) sums[g] = local[0];
+}
+"""
+REDUCE_IR = """@tile = internal addrspace(3) global [256 x float] undef, align 64
+declare i32 @hcq.group_id(i32)
+declare i32 @hcq.local_id(i32)
+declare void @hcq.barrier()
+define void @reduce(ptr %sums, ptr %x) {
+entry:
+  %g = call i32 @hcq.group_id(i32 0)
+  %i = call i32 @hcq.local_id(i32 0)
+  %first = mul i32 %g, 256
+  %index = add i32 %first, %i
+  %at = zext i32 %index to i64
+  %px = getelementptr float, ptr %x, i64 %at
+  %v = load float, ptr %px
+  %mine = getelementptr [256 x float], ptr addrspace(3) @tile, i32 0, i32 %i
+  store float %v, ptr addrspace(3) %mine
+  call void @hcq.barrier()
+  br label %step
+step:
+  %s = phi i32 [ 128, %entry ], [ %half, %next ]
+  %low = icmp ult i32 %i, %s
+  br i1 %low, label %add, label %next
+add:
+  %j = add i32 %i, %s
+  %other = getelementptr [256 x float], ptr addrspace(3) @tile, i32 0, i32 %j
+  %p = load float, ptr addrspace(3) %mine
+  %q = load float, ptr addrspace(3) %other
+  %r = fadd float %p, %q
+  store float %r, ptr addrspace(3) %mine
+  br label %next
+next:
+  call void @hcq.barrier()
+  %half = lshr i32 %s, 1
+  %more = icmp ne i32 %half, 0
+  br i1 %more, label %step, label %end
+end:
+  %one = icmp eq i32 %i, 0
+  br i1 %one, label %write, label %done
+write:
+  %sum = load float, ptr addrspace(3) %mine
+  %g64 = zext i32 %g to i64
+  %ps = getelementptr float, ptr %sums, i64 %g64
+  store float %sum, ptr %ps
+  br label %done
+done:
+  ret void
 }
 """
 REDUCE_CL = """__kernel void reduce(__global float* sums, __global const float* x) {
