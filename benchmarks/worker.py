@@ -95,6 +95,7 @@ class Worker:
         scratch = self.scratch / self.peer.key
         scratch.mkdir(exist_ok=True)
         inherited = dict(os.environ)
+        inherited.pop("PYTHONDONTWRITEBYTECODE", None)  # an import that compiles every time is nobody's
         if self.peer.requirements:
             inherited.pop("PYTHONPATH", None)
         else:  # hcq as it stands in this checkout, where it was built in place

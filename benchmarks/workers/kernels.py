@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 # One element: what is left is the cost of launching. c counts, so that every launch can be checked afterwards.
 ADD_C = "void add(int* restrict a, int* restrict b, int* restrict c) { c[0] += a[0] + b[0]; }\n"
 ADD_CL = "__kernel void add(__global int* a, __global int* b, __global int* c) { c[0] += a[0] + b[0]; }\n"
@@ -185,4 +187,4 @@ done:
 }}
 """
 # The same for LLVM 14 (tinygrad 0.9.2's llvmlite): typed pointers.
-TEN_LINES_IR_TYPED = TEN_LINES_IR.replace("ptr ", "float* ")
+TEN_LINES_IR_TYPED = re.sub(r"\bptr\b", "float*", TEN_LINES_IR)

@@ -48,13 +48,13 @@ def compile(n: int, device: str) -> float:
     for k in range(n):
         tag = np.float32(3000 + k)
 
-        def f(out, a, b, tag=tag):  # type: ignore[no-untyped-def]
+        def f(out, a, b):  # type: ignore[no-untyped-def]
             for i in range(out.size):
                 x = a[i] * np.float32(2) + b[i]
                 y = x if x > 0 else -x
                 y = y * y + np.float32(1)
                 if y > 100:
-                    y = tag
+                    y = tag  # noqa: B023  # frozen when it is compiled, in this round of the loop
                 z = y / (np.float32(1) + x * x)
                 out[i] = z - a[i]
 
