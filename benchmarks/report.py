@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.rows import NOT_BEGUN, ROWS, Row
+from benchmarks.run import LEFT_OUT
 
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 SCALES = {
@@ -93,7 +94,7 @@ def extra(row: Row, value: Any) -> str:
 
 
 def cells(row: Row, result: Result) -> tuple[str, str, str, str, str, str]:
-    entries = result["entries"]
+    entries = [entry for entry in result["entries"] if entry.get("missing") != LEFT_OUT]  # asked for, so no news
     peers = [line(row, e) for e in entries if e["peer"] not in ("hcq", "raw")]
     raw = [line(row, e) for e in entries if e["peer"] == "raw"]
     budget = row.budget.text if row.budget else ""

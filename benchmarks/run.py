@@ -22,6 +22,7 @@ from benchmarks.rows import Entry, Row
 from benchmarks.worker import Answer, Worker
 
 ANSWER_LIMIT = 60.0
+LEFT_OUT = "left out by --peers"
 SETTLE = 0.004  # between two entries: threads of the last one that still spin fall asleep
 
 Result = dict[str, Any]
@@ -37,7 +38,7 @@ class Run:
         self.workers = {key: Worker(peer, self.scratch) for key, peer in PEERS.items()}
         for key, worker in self.workers.items():
             if key not in chosen:
-                worker.missing = "left out by --peers"
+                worker.missing = LEFT_OUT
         self.others = Others()
 
     def __enter__(self) -> Run:

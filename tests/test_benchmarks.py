@@ -59,7 +59,7 @@ def test_a_row_is_measured_and_a_missing_peer_says_why(tmp_path: Path) -> None:
     assert by_label["raw", "attribute of a built-in"]["median"] > 0
     assert "left out" in by_label["PoCL", "event status"]["missing"]
     text = report.markdown(document)
-    assert "missing: left out" in text and "signal: query" in text
+    assert "Missing: PoCL: left out" in text and "signal: query" in text
     report.write_json(document, tmp_path / "kept.json")
     assert json.loads((tmp_path / "kept.json").read_text())["rows"][0]["id"] == "signal.query"
 
