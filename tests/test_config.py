@@ -121,6 +121,8 @@ def test_log_level_is_taken_from_the_environment():
 def test_public_names_are_listed_and_unknown_ones_refused():
     import hcq
 
+    for name in hcq.__all__:
+        assert getattr(hcq, name) is not None
     assert {"Device", "Compiled", "Buffer", "cache", "dtypes", "errors"} <= set(dir(hcq))
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = hcq.no_such_name

@@ -1,4 +1,4 @@
-"""The native command processor without Python, under the thread sanitizer: no data race, no lost or reordered command."""
+"""The native command processor without Python, under the thread sanitizer: no race, no lost or reordered command."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from hcq import Buffer, Compiled, Device, LRUAllocator, dtypes
 from hcq.drivers import DEFAULT_ORDER
 from hcq.errors import DeviceLost, DeviceUnavailable, InvalidProgram, SignalTimeout, UnknownDevice
-from hcq.runtime.registry import device_index
+from hcq.runtime.registry import Registry, device_index
 
 
 class Plain(Compiled):
@@ -41,15 +41,14 @@ def registered():
 
 
 @pytest.fixture
-def no_default(monkeypatch):
-    """An environment that names no device, with the default undecided; the default is put back as it was."""
+def fresh(monkeypatch):
+    """A registry of its own, with nothing open and no default decided, in an environment that names no device."""
     for name in [*Device._devices, "CPU", "OPENCL", "HCQ_DEVICE"]:
         monkeypatch.delenv(name, raising=False)
-    before, exports = Device._default, dict(Device._exports)
-    Device._default, Device._exports = None, {}
-    yield
-    del Device.DEFAULT
-    Device._default, Device._exports = before, exports
+    registry = Registry()
+    monkeypatch.setattr("hcq.runtime.registry.Device", registry)  # where a closing device is forgotten
+    yield registry
+    del registry.DEFAULT
 
 
 def in_child(body):
@@ -330,96 +329,96 @@ def test_the_attributes_of_a_device_are_plain_and_looked_up_when_used(registered
 # The default device
 
 
-def test_the_default_is_the_first_that_opens_and_is_exported(no_default, registered, monkeypatch):
+def test_the_default_is_the_first_that_opens_and_is_exported(fresh, monkeypatch):
     for name in DEFAULT_ORDER[:-1]:
-        registered(name, lambda name: (_ for _ in ()).throw(DeviceUnavailable("absent")), replace=True)
-    registered("LLVM", Plain, replace=True)
-    assert Device.DEFAULT == "LLVM"
+        fresh.register(name, lambda name: (_ for _ in ()).throw(DeviceUnavailable("absent")), replace=True)
+    fresh.register("LLVM", Plain, replace=True)
+    assert fresh.DEFAULT == "LLVM"
     assert os.environ["LLVM"] == "1"
-    assert Device.default is Device["LLVM"] is Device[None]
-    assert Device.canonicalize(None) == "LLVM"
-    del Device.DEFAULT
+    assert fresh.default is fresh["LLVM"] is fresh[None]
+    assert fresh.canonicalize(None) == "LLVM"
+    del fresh.DEFAULT
     assert "LLVM" not in os.environ
 
 
-def test_a_flag_wins_and_zero_leaves_a_device_out(no_default, registered, monkeypatch):
+def test_a_flag_wins_and_zero_leaves_a_device_out(fresh, monkeypatch):
     for name in DEFAULT_ORDER:
-        registered(name, Plain, replace=True)
+        fresh.register(name, Plain, replace=True)
     monkeypatch.setenv("METAL", "0")
-    assert Device.DEFAULT == "AMD"
-    del Device.DEFAULT
+    assert fresh.DEFAULT == "AMD"
+    del fresh.DEFAULT
     monkeypatch.setenv("NULL", "1")
-    assert Device.DEFAULT == "NULL"
-    del Device.DEFAULT
+    assert fresh.DEFAULT == "NULL"
+    del fresh.DEFAULT
     monkeypatch.setenv("CUDA", "1")
-    assert Device.DEFAULT == "CUDA"
-    del Device.DEFAULT
+    assert fresh.DEFAULT == "CUDA"
+    del fresh.DEFAULT
     monkeypatch.setenv("CUDA", "all")
     monkeypatch.setenv("NULL", "0")
     monkeypatch.setenv("DISK", "1")
-    assert Device.DEFAULT == "AMD"
+    assert fresh.DEFAULT == "AMD"
 
 
-def test_a_registered_device_can_be_chosen_by_its_flag(no_default, registered, monkeypatch):
-    registered("PLAIN6", Plain)
+def test_a_registered_device_can_be_chosen_by_its_flag(fresh, monkeypatch):
+    fresh.register("PLAIN6", Plain)
     monkeypatch.setenv("PLAIN6", "1")
-    assert Device.DEFAULT == "PLAIN6"
+    assert fresh.DEFAULT == "PLAIN6"
 
 
-def test_hcq_device_names_the_default_outright(no_default, registered, monkeypatch):
-    registered("PLAIN7", Plain)
+def test_hcq_device_names_the_default_outright(fresh, monkeypatch):
+    fresh.register("PLAIN7", Plain)
     monkeypatch.setenv("CLANG", "1")
     monkeypatch.setenv("HCQ_DEVICE", "plain7:1")
-    assert Device.DEFAULT == "PLAIN7:1"
-    assert Device.default.dname == "PLAIN7:1"
-    del Device.DEFAULT
+    assert fresh.DEFAULT == "PLAIN7:1"
+    assert fresh.default.dname == "PLAIN7:1"
+    del fresh.DEFAULT
     assert os.environ["HCQ_DEVICE"] == "plain7:1"
     monkeypatch.setenv("HCQ_DEVICE", "nosuch")
     with pytest.raises(UnknownDevice, match="HCQ_DEVICE=nosuch"):
-        _ = Device.DEFAULT
+        _ = fresh.DEFAULT
 
 
-def test_an_assigned_default_is_exported_and_must_be_known(no_default, registered):
-    registered("PLAIN8", Plain)
-    Device.DEFAULT = "plain8:0"
-    assert Device.DEFAULT == "PLAIN8"
+def test_an_assigned_default_is_exported_and_must_be_known(fresh):
+    fresh.register("PLAIN8", Plain)
+    fresh.DEFAULT = "plain8:0"
+    assert fresh.DEFAULT == "PLAIN8"
     assert os.environ["HCQ_DEVICE"] == "PLAIN8"
-    Device.DEFAULT = "plain8:1"
-    assert Device.canonicalize(None) == "PLAIN8:1"
+    fresh.DEFAULT = "plain8:1"
+    assert fresh.canonicalize(None) == "PLAIN8:1"
     with pytest.raises(UnknownDevice):
-        Device.DEFAULT = "NOSUCH"
+        fresh.DEFAULT = "NOSUCH"
     with pytest.raises(TypeError):
-        Device.DEFAULT = None
-    assert Device.DEFAULT == "PLAIN8:1"
+        fresh.DEFAULT = None
+    assert fresh.DEFAULT == "PLAIN8:1"
 
 
-def test_a_gpu_interface_on_the_cpu_is_never_chosen_only_named(no_default, registered):
+def test_a_gpu_interface_on_the_cpu_is_never_chosen_only_named(fresh):
     class Software(Plain):
         is_cpu_implementation = True
 
     for name in DEFAULT_ORDER[:-1]:
-        registered(name, Software, replace=True)
-    registered("LLVM", Plain, replace=True)
-    assert Device.DEFAULT == "LLVM"
-    assert Device.opened.count("GPU") == 0
-    assert Device["GPU"].is_cpu_implementation
+        fresh.register(name, Software, replace=True)
+    fresh.register("LLVM", Plain, replace=True)
+    assert fresh.DEFAULT == "LLVM"
+    assert fresh.opened.count("GPU") == 0
+    assert fresh["GPU"].is_cpu_implementation
 
 
-def test_nothing_usable_lists_each_device_and_why(no_default, registered, monkeypatch):
+def test_nothing_usable_lists_each_device_and_why(fresh, monkeypatch):
     for name in DEFAULT_ORDER:
-        registered(name, lambda name: (_ for _ in ()).throw(DeviceUnavailable(f"no {name} here")), replace=True)
+        fresh.register(name, lambda name: (_ for _ in ()).throw(DeviceUnavailable(f"no {name} here")), replace=True)
     monkeypatch.setenv("CUDA", "0")
     with pytest.raises(DeviceUnavailable) as caught:
-        _ = Device.DEFAULT
+        _ = fresh.DEFAULT
     assert "CUDA=0" in str(caught.value)
     for name in DEFAULT_ORDER:
         assert f"no {name} here" in str(caught.value) or name == "CUDA"
 
 
-def test_a_default_that_breaks_shows_the_bug(no_default, registered):
-    registered("METAL", lambda name: 1 // 0, replace=True)
+def test_a_default_that_breaks_shows_the_bug(fresh):
+    fresh.register("METAL", lambda name: 1 // 0, replace=True)
     with pytest.raises(ZeroDivisionError):
-        _ = Device.DEFAULT
+        _ = fresh.DEFAULT
 
 
 # Other packages' drivers

@@ -12,8 +12,30 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hcq.errors import CompileError as CompileError
+    from hcq.queues.allocator import HCQAllocator as HCQAllocator
+    from hcq.queues.allocator import HCQBuffer as HCQBuffer
+    from hcq.queues.command_queue import HWCommandQueue as HWCommandQueue
+    from hcq.queues.command_queue import HWComputeQueue as HWComputeQueue
+    from hcq.queues.command_queue import HWCopyQueue as HWCopyQueue
+    from hcq.queues.command_queue import hcq_command as hcq_command
+    from hcq.queues.device import HCQCompiled as HCQCompiled
+    from hcq.queues.profile import hcq_profile as hcq_profile
+    from hcq.queues.program import HCQProgram as HCQProgram
+    from hcq.queues.signal import HCQSignal as HCQSignal
+    from hcq.runtime.allocator import Allocator as Allocator
+    from hcq.runtime.allocator import LRUAllocator as LRUAllocator
+    from hcq.runtime.allocator import MallocAllocator as MallocAllocator
+    from hcq.runtime.buffer import Buffer as Buffer
+    from hcq.runtime.buffer import BufferOptions as BufferOptions
+    from hcq.runtime.buffer import array as array
+    from hcq.runtime.buffer import empty as empty
+    from hcq.runtime.buffer import zeros as zeros
     from hcq.runtime.compiled import Compiled as Compiled
+    from hcq.runtime.compiled import DeviceLimits as DeviceLimits
     from hcq.runtime.compiler import Compiler as Compiler
+    from hcq.runtime.copy import copy as copy
+    from hcq.runtime.counters import MemoryStats as MemoryStats
+    from hcq.runtime.counters import memory_stats as memory_stats
     from hcq.runtime.registry import Device as Device
 
 __version__ = "0.1.0"
@@ -35,8 +57,6 @@ _NAMES = {
     "hcq.queues.device": ("HCQCompiled",),
     "hcq.queues.allocator": ("HCQAllocator", "HCQBuffer"),
     "hcq.queues.profile": ("hcq_profile",),
-    "hcq.graph": ("capture",),
-    "hcq.profiling": ("profile",),
 }
 
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class NpyAllocator(Allocator):
-    """Reads arrays that callers bring as a buffer's `opaque`; has no memory of its own. Threads may share it."""
+    """Reads and writes arrays that callers bring as a buffer's `opaque`; has no memory of its own.
+
+    Threads may share it.
+    """
 
     def _alloc(self, size: int, options: Any = None) -> NoReturn:
         raise TypeError("NPY has no memory of its own: Buffer('NPY', size, dtype, opaque=array) names an array's")
@@ -21,14 +24,18 @@ class NpyAllocator(Allocator):
     def _free(self, opaque: Any, options: Any = None) -> None:
         """Nothing: arrays are their owners'."""
 
-    def copyin(self, dest: Any, src: Any) -> NoReturn:
-        raise TypeError("NPY buffers are only copied from: write into the array itself")
+    def copyin(self, dest: Any, src: memoryview) -> None:
+        """Copy `src` into the array `dest`, which must be writable (TypeError) and of as many bytes (ValueError)."""
+        target = self.as_buffer(dest)
+        if target.readonly:
+            raise TypeError("this array is read-only, so nothing can be copied into it")
+        _check_bytes(target.nbytes, src.nbytes)
+        target[:] = src
 
     def copyout(self, dest: memoryview, src: Any) -> None:
         """Copy the array `src` into `dest`, which must have as many bytes (ValueError)."""
         source = self.as_buffer(src)
-        if source.nbytes != dest.nbytes:
-            raise ValueError(f"the array has {source.nbytes} bytes, and {dest.nbytes} were asked for")
+        _check_bytes(source.nbytes, dest.nbytes)
         dest[:] = source
 
     def as_buffer(self, buf: Any) -> memoryview:
@@ -50,6 +57,11 @@ class NpyAllocator(Allocator):
     def offset(self, buf: Any, size: int, offset: int) -> Any:
         """The part of the array that a view covers: `size` bytes from byte `offset` on."""
         return self.as_buffer(buf)[offset : offset + size]
+
+
+def _check_bytes(array: int, other: int) -> None:
+    if array != other:
+        raise ValueError(f"the array has {array} bytes, and the other side of the copy has {other}")
 
 
 class NpyDevice(Compiled):
