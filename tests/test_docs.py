@@ -1,7 +1,7 @@
-"""The documentation is true: every ```python block of README.md and docs/*.md runs, and prints what it says it prints.
+"""The documentation is true: the ```python blocks of README.md and docs/*.md run, and print what they say.
 
-The blocks of one page run one after the other in one interpreter. A line `print(...)  # -> text` is checked against what
-was printed. Links between pages lead somewhere.
+The blocks of one page run one after the other in one interpreter. A line `print(...)  # -> text` is checked against
+what was printed. Links between pages lead somewhere.
 """
 
 import os
@@ -36,7 +36,7 @@ def blocks(page):
 def test_the_examples_of_a_page_run_and_print_what_they_say(page, tmp_path):
     found = blocks(page)
     command = [sys.executable, "-c", RUNNER, str(page)]
-    environment = {**os.environ, "HCQ_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))}
     done = subprocess.run(
         command, input=repr(found), capture_output=True, text=True, cwd=tmp_path, timeout=240, env=environment
     )

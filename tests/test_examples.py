@@ -12,7 +12,7 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_example_runs(example, tmp_path):
-    environment = {**os.environ, "HCQ_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))}
     command = [sys.executable, str(example)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=240, env=environment)
     assert done.returncode == 0, done.stderr
