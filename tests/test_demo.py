@@ -50,7 +50,7 @@ def test_the_blur_stays_within_the_stated_tolerance_of_scipys_gaussian(planes, s
     rows = reference.compare(reference.pictures(small, sigma), small, reference.pictures(small, sigma), sigma)
     gaussian = rows[-1]
     assert gaussian.against == "scipy.ndimage.gaussian_filter" and gaussian.wrong == 0
-    assert 0 < gaussian.largest <= reference.GAUSSIAN_TOLERANCE
+    assert 0.5 < gaussian.largest <= reference.gaussian_tolerance(sigma)
 
 
 @pytest.mark.parametrize("name", reference.RESULTS)

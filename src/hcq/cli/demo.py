@@ -54,7 +54,8 @@ def show(
     if not output.parent.is_dir():
         raise Mistake(f"there is no folder {output.parent} to write {output.name} into")
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+    errors = console(stderr=True)
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
         report = _work(photo, devices, everything, output, sigma, megapixels, progress)
     if as_json:
         print_json(_plain(report))
@@ -210,6 +211,10 @@ def _print(report: Report) -> None:
                 cells += [f"{row.moves / 1e6:.1f} MB", f"{rate / 1e9:.1f}", f"{rate / report.copy_speed:.0%}"]
             table.add_row(*cells)
         out.print(table)
+    out.print(
+        "of copy speed: how near a step comes to a plain copy of as many bytes. A frame's moves are those of its steps."
+    )
+    out.print()
     _print_checks(report)
     for name, reason in report.left_out.items():
         out.print(f"{name} left out: {reason}")
@@ -241,7 +246,7 @@ def _print_checks(report: Report) -> None:
                 result,
                 against,
                 f"{sum(row.pixels for row in same):,}",
-                "exact" if not same[0].tolerance else f"{same[0].tolerance:g}",
+                "exact" if not same[0].tolerance else f"{same[0].tolerance:.3g}",
                 f"{max(row.largest for row in same):.3g}",
                 Text(f"{wrong:,}", style="red" if wrong else "green"),
             )

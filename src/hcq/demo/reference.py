@@ -1,8 +1,8 @@
 """The demo's pictures by SciPy and NumPy alone, and how far a device's are from them.
 
 All steps are arithmetic on whole numbers, or a correctly rounded square root of one, so a device must agree to the last
-bit: the tolerance is zero. What the quantised weights of the blur cost is measured against SciPy's gaussian_filter in
-double precision, which a device may differ from by GAUSSIAN_TOLERANCE grey levels.
+bit: the tolerance is zero. The blur's weights are multiples of 1/256; what that costs is measured against SciPy's
+gaussian_filter in double precision, and must stay within what it can cost at worst (`gaussian_tolerance`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-GAUSSIAN_TOLERANCE = 2.0
-"""Grey levels of 255: half of one from rounding, the rest from weights that are multiples of 1/256."""
+REACH = 3.0
+"""Where the Gaussian is cut, in sigmas: SciPy's `truncate`."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,20 @@ def compare(got: Mapping[str, Array], photo: Array, expected: Mapping[str, Array
         "equalised": "numpy",
     }
     rows = [_differ(name, against, got[name], expected[name], 0) for name, against in named.items()]
-    exact = np.stack([ndimage.gaussian_filter(plane.astype(np.float64), sigma, truncate=3) for plane in photo])
-    rows.append(_differ("blurred", "scipy.ndimage.gaussian_filter", got["blurred"], exact, GAUSSIAN_TOLERANCE))
+    exact = np.stack([ndimage.gaussian_filter(plane.astype(np.float64), sigma, truncate=REACH) for plane in photo])
+    rows.append(_differ("blurred", "scipy.ndimage.gaussian_filter", got["blurred"], exact, gaussian_tolerance(sigma)))
     return rows
+
+
+def gaussian_tolerance(sigma: float) -> float:
+    """How far the blur can be from an exact Gaussian, in grey levels: a half from rounding the result, and what the
+    rounded weights give a picture that is white wherever they are too large and black elsewhere."""
+    rounded = np.array(gaussian_weights(sigma)) / 256
+    radius = len(rounded) // 2
+    exact = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2)
+    exact /= exact.sum()
+    surplus = np.outer(rounded, rounded) - np.outer(exact, exact)
+    return float(0.5 + 255 * surplus[surplus > 0].sum())
 
 
 def luma(planes: Array) -> Array:
