@@ -218,7 +218,10 @@ def _print(report: Report) -> None:
     _print_checks(report)
     for name, reason in report.left_out.items():
         out.print(f"{name} left out: {reason}")
-    out.print(f"the picture is in {report.picture}", soft_wrap=True)
+    devices = " and ".join(outcome.device for outcome in report.outcomes)
+    wrong = sum(row.wrong for rows in report.differences.values() for row in rows)
+    verdict = f"[red]{wrong:,} values are wrong[/red] on {devices}" if wrong else f"every value is right on {devices}"
+    out.print(f"{verdict}; the picture is in {report.picture}", soft_wrap=True)
 
 
 def _print_checks(report: Report) -> None:
