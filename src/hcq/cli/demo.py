@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,8 @@ class Report:
     shape: tuple[int, int]
     measured_shape: tuple[int, int]
     sigma: float
-    copy_speed: float
-    copy_threads: int
+    threads: int
+    load: float
     outcomes: list[Outcome] = field(default_factory=list)
     differences: dict[str, list[Difference]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -89,13 +90,9 @@ def _work(
     large = photos.enlarged(planes, int(megapixels * 1e6)) if megapixels else planes
     opened, left_out = _open(names, everything)
 
-    threads = _threads()
-    task = progress.add_task("how fast memory is copied here", total=None)
-    report = Report(
-        path.name, _size(planes), _size(large), sigma, memory.copy_speed(threads), threads, left_out=left_out
-    )
-    progress.remove_task(task)
-
+    threads, load = _threads(), os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    report = Report(path.name, _size(planes), _size(large), sigma, threads, load, left_out=left_out)
+    copier = memory.Copier(threads)
     task = progress.add_task("the same pictures by SciPy", total=2 * len(reference.RESULTS))
     expected = [reference.pictures(picture, sigma, lambda: progress.advance(task)) for picture in (planes, large)]
     progress.remove_task(task)
@@ -105,8 +102,8 @@ def _work(
         def step(what: str, task: Any = task, name: str = device.dname) -> None:
             progress.update(task, advance=1, description=f"{name}: {what}")
 
-        small = pipeline.run(device, planes, sigma, step)
-        measured = pipeline.run(device, large, sigma, step)
+        small = pipeline.run(device, planes, sigma, copier, step)
+        measured = pipeline.run(device, large, sigma, copier, step)
         rows = []
         for picture, outcome, right in ((planes, small, expected[0]), (large, measured, expected[1])):
             step("compare with SciPy")
@@ -128,6 +125,7 @@ def _work(
                 raise Mistake(f"{output} can't be written: {error}") from None
             report.picture = str(output)
         progress.remove_task(task)
+    copier.close()
     return report
 
 
@@ -165,8 +163,6 @@ def _check_installed() -> None:
 
 
 def _threads() -> int:
-    import os
-
     from hcq import config
 
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -188,13 +184,11 @@ def _print(report: Report) -> None:
     width, height = report.shape
     large = f"{report.measured_shape[0]} x {report.measured_shape[1]}"
     out.print(f"{report.photo}, {width} x {height}; times are of the same photograph laid out to {large} pixels")
-    speed = report.copy_speed / 1e9
-    out.print(
-        f"this machine copies memory at {speed:.1f} GB/s (read and written, {report.copy_threads} threads, NumPy)"
-    )
+    out.print(f"{report.threads} threads; the machine's load was {report.load:.1f} before")
     for outcome in report.outcomes:
         table = Table(
-            title=f"{outcome.device}: {outcome.language}, ready in {_time(outcome.compile_s)}",
+            title=f"\n{outcome.device}: {outcome.language}, compiled in {_time(outcome.compile_s)}; "
+            f"NumPy copied at {outcome.copy_speed / 1e9:.1f} GB/s in between",
             box=box.SIMPLE_HEAD,
             title_justify="left",
             title_style="bold",
@@ -208,13 +202,12 @@ def _print(report: Report) -> None:
             cells = [row.name, row.queue, _time(row.seconds)]
             if row.moves and row.seconds > 0:
                 rate = row.moves / row.seconds
-                cells += [f"{row.moves / 1e6:.1f} MB", f"{rate / 1e9:.1f}", f"{rate / report.copy_speed:.0%}"]
+                cells += [f"{row.moves / 1e6:.1f} MB", f"{rate / 1e9:.1f}", f"{rate / outcome.copy_speed:.0%}"]
             table.add_row(*cells)
         out.print(table)
     out.print(
-        "of copy speed: how near a step comes to a plain copy of as many bytes. A frame's moves are those of its steps."
+        "GB/s count bytes read and written; `of copy speed` is how near that comes to NumPy copying on all threads"
     )
-    out.print()
     _print_checks(report)
     for name, reason in report.left_out.items():
         out.print(f"{name} left out: {reason}")
@@ -230,7 +223,7 @@ def _print_checks(report: Report) -> None:
     from rich.text import Text
 
     table = Table(
-        title="every value compared, in both sizes",
+        title="\nevery value compared, in both sizes",
         box=box.SIMPLE_HEAD,
         title_justify="left",
         title_style="bold",
@@ -274,6 +267,6 @@ def _plain(report: Report) -> dict[str, Any]:
         del outcome["results"]
         for row in outcome["timings"]:
             if row["moves"] and row["seconds"]:
-                row["of_copy_speed"] = row["moves"] / row["seconds"] / report.copy_speed
+                row["of_copy_speed"] = row["moves"] / row["seconds"] / outcome["copy_speed"]
     plain["right"] = report.right
     return plain

@@ -5,24 +5,30 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from statistics import median
 
 import numpy as np
 
 BYTES = 256 << 20
-ROUNDS = 5
 
 
-def copy_speed(threads: int, size: int = BYTES, rounds: int = ROUNDS) -> float:
-    """Bytes a second, read and written, that `threads` threads of NumPy copy together. Median of `rounds` after one
-    more that touches the memory. Takes `2 * size` bytes and a fraction of a second."""
-    source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
-    bounds = [size * i // threads for i in range(threads + 1)]
-    parts = [(target[a:b], source[a:b]) for a, b in pairwise(bounds)]
-    took = []
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in range(rounds + 1):
-            start = time.perf_counter()
-            list(pool.map(lambda part: np.copyto(*part), parts))  # large copies are made without the interpreter's lock
-            took.append(time.perf_counter() - start)
-    return 2 * size / median(took[1:])
+class Copier:
+    """Copies the same memory again and again by NumPy on several threads. Holds `2 * size` bytes and the threads."""
+
+    def __init__(self, threads: int, size: int = BYTES) -> None:
+        self.threads = threads
+        self._size = size
+        source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
+        bounds = [size * i // threads for i in range(threads + 1)]
+        self._parts = [(target[a:b], source[a:b]) for a, b in pairwise(bounds)]
+        self._pool = ThreadPoolExecutor(threads)
+        self.speed()  # the first copy touches the memory and starts the threads
+
+    def speed(self) -> float:
+        """Bytes a second, read and written, of one copy. Blocks for some hundredths of a second."""
+        start = time.perf_counter()
+        list(self._pool.map(lambda part: np.copyto(*part), self._parts))  # NumPy copies without the interpreter's lock
+        return 2 * self._size / (time.perf_counter() - start)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown()

@@ -67,11 +67,20 @@ HCQ_KERNEL void luma(uint8_t *restrict bright, const uint8_t *restrict picture, 
   for (int i = first; i < last; i++) bright[i] = (uint8_t)((77 * red[i] + 150 * green[i] + 29 * blue[i] + 128) >> 8);
 }
 
-/* Sobel: the length of the gradient, rounded, at most 255. `left` and `right` are the columns beside `x`. */
-static inline uint8_t gradient(const uint8_t *above, const uint8_t *here, const uint8_t *below, int left, int x, int right) {
-  const int across = (above[right] + 2 * here[right] + below[right]) - (above[left] + 2 * here[left] + below[left]);
-  const int down = (below[left] + 2 * below[x] + below[right]) - (above[left] + 2 * above[x] + above[right]);
+/* The length of a gradient, rounded, at most 255. */
+static inline uint8_t length(int across, int down) {
   return (uint8_t)smaller((int)(__builtin_sqrtf((float)(across * across + down * down)) + 0.5f), 255);
+}
+
+/* Sobel at column x of a row; `left` and `right` are the columns beside it. */
+static inline uint8_t gradient(const uint8_t *above, const uint8_t *here, const uint8_t *below, int left, int x, int right) {
+  return length(above[right] + 2 * here[right] + below[right] - above[left] - 2 * here[left] - below[left],
+                below[left] + 2 * below[x] + below[right] - above[left] - 2 * above[x] - above[right]);
+}
+
+static inline const uint8_t *unrelated(const uint8_t *pointer) {
+  __asm__("" : "+r"(pointer));
+  return pointer;
 }
 
 /* Edges: that of every pixel; beyond the border stands what is at it. One group takes `rows` rows. */
@@ -81,10 +90,17 @@ HCQ_KERNEL void edges(uint8_t *restrict edge, const uint8_t *restrict bright, in
     const uint8_t *here = bright + (int64_t)y * width;
     const uint8_t *above = y > 0 ? here - width : here, *below = y < height - 1 ? here + width : here;
     uint8_t *row = edge + (int64_t)y * width;
-    INDEPENDENT
-    for (int x = 1; x < width - 1; x++) row[x] = gradient(above, here, below, x - 1, x, x + 1);
     row[0] = gradient(above, here, below, 0, 0, smaller(1, width - 1));
     row[width - 1] = gradient(above, here, below, larger(width - 2, 0), width - 1, width - 1);
+    /* Neighbours through pointers of which the compiler doesn't know that they are neighbours: else it carries what it
+     * loaded from pixel to pixel, and older compilers can't vectorise that. */
+    const uint8_t *above_left = unrelated(above), *above_right = unrelated(above + 2);
+    const uint8_t *left = unrelated(here), *right = unrelated(here + 2);
+    const uint8_t *below_left = unrelated(below), *below_right = unrelated(below + 2);
+    INDEPENDENT
+    for (int i = 0; i < width - 2; i++)
+      row[i + 1] = length(above_right[i] + 2 * right[i] + below_right[i] - above_left[i] - 2 * left[i] - below_left[i],
+                          below_left[i] + 2 * below[i + 1] + below_right[i] - above_left[i] - 2 * above[i + 1] - above_right[i]);
   }
 }
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hcq.demo.memory import Copier
     from hcq.demo.plan import Plan, Step
 
     Array = NDArray[Any]
@@ -73,12 +74,17 @@ class Outcome:
     device: str
     language: str
     compile_s: float
+    copy_speed: float = 0.0
+    """Bytes a second, read and written, that NumPy copied in between: the median."""
     timings: list[Timing] = field(default_factory=list)
     results: dict[str, Array] = field(default_factory=dict)
 
 
-def run(dev: Any, photo: Array, sigma: float, step: Callable[[str], None] = lambda what: None) -> Outcome:
-    """Run the whole demo on an opened device. `photo` is (3, height, width) uint8. `step` is called before each part.
+def run(
+    dev: Any, photo: Array, sigma: float, copier: Copier, step: Callable[[str], None] = lambda what: None
+) -> Outcome:
+    """Run the whole demo on an opened device. `photo` is (3, height, width) uint8. `copier` is what copies are compared
+    with, in between, so that both meet the same load. `step` is called before each part.
 
     Blocks for seconds; frees what it allocated. Raises ValueError for a device that the demo has no kernels for, and
     whatever the device raises.
@@ -93,7 +99,7 @@ def run(dev: Any, photo: Array, sigma: float, step: Callable[[str], None] = lamb
     step("prepare buffers and queues")
     slots = [Slot(dev, plan, programs, photo) for _ in range(2)]
     step(f"{ROUNDS} frames, one by one")
-    outcome.timings += _one_by_one(slots[0], plan)
+    outcome.timings, outcome.copy_speed = _one_by_one(slots[0], plan, copier)
     step(f"{FRAMES} frames, copies beside kernels")
     outcome.timings.append(_overlapped(slots))
     outcome.results = slots[0].results()
@@ -205,10 +211,11 @@ class Slot:
 # Measuring
 
 
-def _one_by_one(slot: Slot, plan: Plan) -> list[Timing]:
-    """Frames that wait for one another: what each part takes by itself. The first only touches the memory."""
+def _one_by_one(slot: Slot, plan: Plan, copier: Copier) -> tuple[list[Timing], float]:
+    """Frames that wait for one another: what each part takes by itself, and how fast NumPy copies in between. The first
+    frame only touches the memory."""
     parts: dict[str, list[list[float]]] = {"in": [], "steps": [], "out": []}
-    submits, totals = [], []
+    submits, totals, copied = [], [], []
     for _ in range(ROUNDS + 1):
         start = time.perf_counter()
         slot.submit_in()
@@ -220,6 +227,7 @@ def _one_by_one(slot: Slot, plan: Plan) -> list[Timing]:
         submits.append(submitted - start)
         for part, rounds in parts.items():
             rounds.append(slot.took(part))
+        copied.append(copier.speed())
     medians = {part: [median(column) for column in zip(*rounds[1:], strict=True)] for part, rounds in parts.items()}
     back = sum(plan.buffers[name] for name in RESULTS)
     rows = [Timing("photo to device", "copy", medians["in"][0], 2 * plan.buffers["photo"])]
@@ -228,7 +236,7 @@ def _one_by_one(slot: Slot, plan: Plan) -> list[Timing]:
     moved = sum(row.moves for row in rows)
     rows.append(Timing("a frame, one by one", "both", median(totals[1:]), moved))
     rows.append(Timing("submit a frame's three queues", "host", median(submits[1:])))
-    return rows
+    return rows, median(copied)
 
 
 def _overlapped(slots: list[Slot]) -> Timing:
