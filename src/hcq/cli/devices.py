@@ -35,7 +35,9 @@ def survey(names: list[str] | None = None) -> list[Row]:
     rows = []
     for name in [Device.canonicalize(name) for name in names] if names else Device._devices:
         try:
-            rows.append(Row(name, "open", name == default, info=dict(Device[name].info)))
+            opened = Device[name]
+            identity = getattr(opened.compiler, "identity", lambda: None)() or ""
+            rows.append(Row(name, "open", name == default, info={**opened.info, "compiler version": identity}))
         except DeviceUnavailable as error:
             rows.append(Row(name, "unavailable", reason=error.reason or str(error), hint=error.hint))
         except UnknownDevice:
@@ -63,24 +65,25 @@ def _table(rows: list[Row]) -> None:
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("device", "", "what it is", "memory", "cores", "queues"):
+    for heading in ("device", "", "what it is", "memory", "cores", "queues", "compiler"):
         table.add_column(heading, justify="right" if heading in ("memory", "cores") else "left")
     for row in (row for row in rows if row.state == "open"):
         info = row.info
         name = f"{row.name} *" if row.default else row.name
-        memory = bytes_text(info.get("memory"))
-        table.add_row(
-            name, Text("open", style="green"), what(info), memory, _cell(info.get("cores")), _cell(info.get("queues"))
-        )
+        memory = info.get("memory")
+        size = bytes_text(memory) if isinstance(memory, int | float) else _cell(memory)
+        cells = size, _cell(info.get("cores")), _cell(info.get("queues")), info["compiler version"] or "-"
+        table.add_row(name, Text("open", style="green"), what(info), *cells)
     out = console()
     out.print(table)
     closed = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("device", "", "why not", "what to do"):
         closed.add_column(heading, overflow="fold")
+    alike: dict[tuple[str, str, str], list[str]] = {}
     for row in (row for row in rows if row.state != "open"):
-        closed.add_row(
-            row.name, Text(row.state, style="red" if row.state == "broken" else "yellow"), row.reason, row.hint
-        )
+        alike.setdefault((row.state, row.reason, row.hint.replace(row.name, "it")), []).append(row.name)
+    for (state, reason, hint), names in alike.items():
+        closed.add_row(", ".join(names), Text(state, style="red" if state == "broken" else "yellow"), reason, hint)
     if closed.row_count:
         out.print(closed)
     if any(row.default for row in rows):
@@ -90,8 +93,8 @@ def _table(rows: list[Row]) -> None:
 
 
 def what(info: dict[str, Any]) -> str:
-    """What an opened device is, in words: its driver's own description."""
-    return str(info.get("description") or info.get("driver") or "")
+    """What an opened device is, in words: its driver's own."""
+    return str(info.get("kind") or info.get("driver") or "")
 
 
 def _cell(value: object) -> str:

@@ -221,7 +221,8 @@ def _devices() -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for row in survey():
         if row.state == "open":
-            facts[row.name] = f"open{' (default)' if row.default else ''}: {what(row.info)}"
+            default = " (default)" if row.default else ""
+            facts[row.name] = f"open{default}: {what(row.info)}, compiler: {row.info['compiler version'] or 'none'}"
         else:
             facts[row.name] = f"{row.state}: {row.reason}"
     return facts

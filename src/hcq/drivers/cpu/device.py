@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -102,6 +103,8 @@ class CPUDevice(_native.CommandDevice, HCQCompiled):
     def _info(self) -> Mapping[str, object]:
         return {
             "kind": "host CPU",
+            "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "cores": os.cpu_count(),
             "threads": _native.worker_limit(),
             "queues": ("compute", "copy"),
             "compiler": type(self.compiler).__name__,
