@@ -74,6 +74,8 @@ class Outcome:
     device: str
     language: str
     compile_s: float
+    cached: bool
+    """Whether the compile cache had the kernels: then `compile_s` is what finding them took."""
     copy_speed: float = 0.0
     """Bytes a second, read and written, that NumPy copied in between: the median."""
     timings: list[Timing] = field(default_factory=list)
@@ -91,9 +93,11 @@ def run(
     """
     plan = make_plan(photo.shape[2], photo.shape[1], sigma)
     step("compile")
+    text = source(dev, sigma)
+    cached = hcq.cache.explain(text, dev.compiler).hit
     start = time.perf_counter()
-    library = dev.compiler.compile_cached(source(dev, sigma))
-    outcome = Outcome(dev.dname, LANGUAGES[_kind(dev)], time.perf_counter() - start)
+    library = dev.compiler.compile_cached(text)
+    outcome = Outcome(dev.dname, LANGUAGES[_kind(dev)], time.perf_counter() - start, cached)
     names = {*(planned.kernel for planned in plan.steps), "triad"}
     programs = {name: dev.runtime(name, library) for name in sorted(names)}
     step("prepare buffers and queues")
