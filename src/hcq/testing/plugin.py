@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import hcq
-from hcq.errors import DeviceUnavailable
+from hcq.errors import DeviceUnavailable, SignalTimeout
 from hcq.testing import breakages, promises
 from hcq.testing.driver import KERNELS, TAGS, DriverUnderTest, known
 
@@ -112,9 +112,11 @@ def breakage(request: pytest.FixtureRequest) -> Iterator[str | None]:
 
 
 @pytest.fixture
-def driver(request: pytest.FixtureRequest, breakage: str | None) -> DriverUnderTest:
+def driver(request: pytest.FixtureRequest, breakage: str | None, monkeypatch: pytest.MonkeyPatch) -> DriverUnderTest:
     """The description of the driver under test."""
     described: DriverUnderTest = request.node.stash[DRIVER]
+    # A failing test may leave a queue standing at a wait: nobody shall wait for that for half a minute.
+    monkeypatch.setenv("HCQ_TIMEOUT_MS", "5000")
     if described.factory is not None and described.device not in hcq.Device._devices:
         hcq.Device.register(described.device, described.factory)
     return described
@@ -122,14 +124,18 @@ def driver(request: pytest.FixtureRequest, breakage: str | None) -> DriverUnderT
 
 @pytest.fixture
 def dev(driver: DriverUnderTest) -> Iterator[Any]:
-    """The opened device. Tests share it while it stays good: what one leaves queued, the next one finds finished."""
+    """The opened device. Tests share it while it stays good."""
     device = _open(driver.device)
     yield device
-    try:
-        device.synchronize()
-    except Exception:
-        hcq.Device.close(driver.device)
-        raise
+    _settle(device)
+
+
+@pytest.fixture
+def peer(driver: DriverUnderTest) -> Iterator[Any]:
+    """A second device of the same driver."""
+    device = _open(driver.peer(1))
+    yield device
+    _settle(device)
 
 
 @pytest.fixture
@@ -138,19 +144,7 @@ def fresh(driver: DriverUnderTest) -> Iterator[Any]:
     hcq.Device.close(driver.device)
     device = _open(driver.device)
     yield device
-    hcq.Device.close(driver.device)
-
-
-@pytest.fixture
-def peer(driver: DriverUnderTest) -> Iterator[Any]:
-    """A second device of the same driver."""
-    device = _open(driver.peer(1))
-    yield device
-    try:
-        device.synchronize()
-    except Exception:
-        hcq.Device.close(driver.peer(1))
-        raise
+    _discard(device)
 
 
 @pytest.fixture
@@ -159,7 +153,7 @@ def fresh_peer(driver: DriverUnderTest) -> Iterator[Any]:
     hcq.Device.close(driver.peer(1))
     device = _open(driver.peer(1))
     yield device
-    hcq.Device.close(driver.peer(1))
+    _discard(device)
 
 
 class Kernels:
@@ -209,6 +203,26 @@ def _open(name: str) -> Any:
         return hcq.Device[name]
     except DeviceUnavailable as why:
         pytest.skip(f"{name} is not available here: {why}")
+
+
+def _settle(device: Any) -> None:
+    """What a test leaves queued, the next one finds finished; a device that can't finish is no use to it."""
+    try:
+        device.synchronize()
+    except Exception:
+        _discard(device)
+
+
+def _discard(device: Any) -> None:
+    """Closes a device, also one that a failing test left standing at a wait that nobody ends."""
+    try:
+        device.close()
+    except SignalTimeout:
+        if hasattr(device, "_lose"):
+            device._lose("the suite", "a test left a queue standing at a wait", 0)
+        elif hasattr(device, "lose"):
+            device.lose("a test left a queue standing at a wait")
+        device.close()
 
 
 def _of_suite(item: pytest.Item) -> bool:

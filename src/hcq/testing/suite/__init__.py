@@ -8,15 +8,18 @@ import pkgutil
 
 
 def all_tests() -> dict[str, object]:
-    """All tests by name. Names are unique over the suite, since a driver's test module takes them all."""
+    """All tests, and the fixtures of their modules, by name; unique, since a driver's test module takes them all."""
     tests: dict[str, object] = {}
     for module in pkgutil.iter_modules(__path__):
         if not module.name.startswith("test_"):
             continue
-        found = vars(importlib.import_module(f"{__name__}.{module.name}"))
-        for name, value in found.items():
-            if name.startswith("test_") and callable(value):
-                if name in tests and tests[name] is not value:
-                    raise RuntimeError(f"two tests of the suite are called {name}")
-                tests[name] = value
+        for name, value in vars(importlib.import_module(f"{__name__}.{module.name}")).items():
+            if (name.startswith("test_") and callable(value)) or _is_fixture(value):
+                if tests.setdefault(name, value) is not value:
+                    raise RuntimeError(f"two tests or fixtures of the suite are called {name}")
     return tests
+
+
+def _is_fixture(value: object) -> bool:
+    # The attribute is pytest's until 8.3, the class since.
+    return hasattr(value, "_pytestfixturefunction") or type(value).__name__ == "FixtureFunctionDefinition"

@@ -1,0 +1,13 @@
+"""The NULL device's command queues: those of the native command processor, where exec runs nothing."""
+
+from __future__ import annotations
+
+from hcq.drivers.cpu.queue import CPUComputeQueue, CPUCopyQueue
+
+
+class NullComputeQueue(CPUComputeQueue):
+    """signal, wait, timestamp, memory_barrier, exec. A driver in Python has `_signal`, `_wait` ... `_submit` here."""
+
+
+class NullCopyQueue(CPUCopyQueue):
+    """signal, wait, timestamp, copy. Copies are real."""
