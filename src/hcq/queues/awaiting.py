@@ -5,14 +5,16 @@ What does not live here: the list of entries, which is native (the command proce
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hcq import _native
 from hcq.queues import faults
+
+if TYPE_CHECKING:  # else imported by whoever runs an event loop: it takes as long as all the rest of hcq
+    import asyncio
 
 _tokens = itertools.count(1)
 
@@ -53,6 +55,8 @@ async def reached(signal: Any, value: int) -> None:
     """Return once `signal` is at least `value`; raise DeviceLost where that value will never come."""
     state = _native.signal_state(signal, value)
     if state == _PENDING:
+        import asyncio
+
         loop = asyncio.get_running_loop()
         known = _loops.get(loop)
         if known is None:

@@ -7,17 +7,18 @@ here: the commands that set and wait for signals (command_queue), and who is nam
 from __future__ import annotations
 
 import abc
-import asyncio
 import itertools
 import operator
 import threading
 import time
-from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hcq import _native
 from hcq.queues import awaiting, faults
 from hcq.runtime import process
+
+if TYPE_CHECKING:
+    from decimal import Decimal
 
 _SPINS = 20
 _FIRST_NAP = 20e-6
@@ -44,6 +45,8 @@ class PythonSignal:
     """
 
     def __init__(self, value: int = 0) -> None:
+        from decimal import Decimal
+
         self._id = next(_ids)
         self._generation = process.generation
         self._failures: list[tuple[int, int, BaseException]] = []
@@ -83,6 +86,8 @@ class PythonSignal:
 
     async def reached(self, value: int) -> None:
         """Await that the value is at least `value`, spending no thread on it. Raises like `wait`, with no deadline."""
+        import asyncio  # whoever awaits has it already; importing it takes as long as all the rest of hcq
+
         wanted = check_value(value)
         nap, growing, longest = _AWAIT_NAPS
         while not self.is_reached(wanted):

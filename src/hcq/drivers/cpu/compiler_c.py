@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import warnings
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,8 @@ def _identity(found: Toolchain) -> str:
 
 @functools.cache
 def _key_parts() -> dict[str, str]:
-    header = hashlib.blake2b((toolchain.INCLUDE / "hcq.h").read_bytes(), digest_size=8).hexdigest()
+    with open(os.path.join(toolchain.INCLUDE, "hcq.h"), "rb") as file:
+        header = hashlib.blake2b(file.read(), digest_size=8).hexdigest()
     return {
         "flags": " ".join(toolchain.common_flags()),
         "target": toolchain.host_features(),

@@ -8,22 +8,19 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-import platform
-import shlex
 import shutil
-import subprocess
-import tempfile
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hcq import config
-from hcq.drivers.cpu import dwarf, elf
 from hcq.drivers.cpu.library import EntryKind, Function, pack
 from hcq.errors import CompileError
 
+if TYPE_CHECKING:
+    from hcq.drivers.cpu import elf
+
 MAX_ARGUMENT_BYTES = 4096
 KERNEL_SECTION, LOCAL_SECTION = ".text.hcq_kernel", ".bss.hcq_local"  # named by hcq.h
-INCLUDE = Path(__file__).resolve().parents[2] / "include"
+INCLUDE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))), "include")
 HINT = "install clang or gcc (apt install clang), or pip install 'hcq[clang]', or name a compiler in HCQ_CC"
 
 # Position-independent since the loader decides where code goes; hidden so that the source's own variables and functions
@@ -69,6 +66,8 @@ class Toolchain(NamedTuple):
 
     def version(self) -> str:
         """The compiler's own words about its version and target. Runs it."""
+        import subprocess
+
         answers = ["zig", *ZIG_FLAGS] if self.is_zig else []
         for question in ("--version", "-dumpmachine"):
             done = subprocess.run(
@@ -97,6 +96,8 @@ def find_c_compiler() -> Toolchain | None:
 @functools.lru_cache(maxsize=8)
 def _find(named: str | None, _path: str | None) -> Toolchain | None:
     if named is not None:
+        import shlex
+
         command = shlex.split(named)
         path = shutil.which(command[0])
         return Toolchain((path, *command[1:]), os.path.realpath(path)) if path is not None else None
@@ -114,7 +115,7 @@ def _find(named: str | None, _path: str | None) -> Toolchain | None:
 
 def common_flags() -> tuple[str, ...]:
     """The flags that every compiler is given."""
-    return FLAGS + TARGET_FLAGS.get(platform.machine(), ())
+    return FLAGS + TARGET_FLAGS.get(os.uname().machine, ())
 
 
 def missing() -> str:
@@ -131,11 +132,14 @@ def compile_object(toolchain: Toolchain, source: str | bytes, flags: tuple[str, 
     The compiler runs in an empty directory and without the variables that add include paths, so that the result depends
     on nothing but the source, the flags and the compiler with its own headers.
     """
+    import subprocess  # here, as opening a device runs no compiler and should not wait for these
+    import tempfile
+
     data = source.encode("utf-8", "surrogatepass") if isinstance(source, str) else source
     environment = {name: value for name, value in os.environ.items() if name not in HIDDEN_INPUTS}
     environment["LC_ALL"] = "C"
     with tempfile.TemporaryDirectory(prefix="hcq-") as folder:
-        command = [*toolchain.command, *toolchain.flags(), *flags, "-isystem", str(INCLUDE)]
+        command = [*toolchain.command, *toolchain.flags(), *flags, "-isystem", INCLUDE]
         command += ["-x", "c", "-c", "-", "-o", "out.o"]
         try:
             done = subprocess.run(
@@ -149,17 +153,22 @@ def compile_object(toolchain: Toolchain, source: str | bytes, flags: tuple[str, 
             name = os.path.basename(toolchain.path)
             how = f"exit status {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
             raise CompileError(f"{name} refused the source ({how}):", log or "(it said nothing)", source)
-        return Compiled(Path(folder, "out.o").read_bytes(), log)
+        with open(os.path.join(folder, "out.o"), "rb") as file:
+            return Compiled(file.read(), log)
 
 
 def make_library(object_bytes: bytes) -> bytes:
     """The library of an object: its functions found and typed from debug information, which is then dropped."""
+    from hcq.drivers.cpu import elf
+
     obj = elf.Object(object_bytes)
     return pack(obj.stripped(), functions_of(obj), obj.machine)
 
 
 def functions_of(obj: elf.Object) -> list[Function]:
     """Every function that an object defines for others, and whether and how it can be launched."""
+    from hcq.drivers.cpu import dwarf
+
     signatures = dwarf.signatures(obj)
     has_barrier = any(symbol.name == "hcq_barrier" and symbol.section == 0 for symbol in obj.symbols)
     kernel_kind = EntryKind.FIBERS if has_barrier else EntryKind.ITEMS
@@ -194,7 +203,7 @@ def host_features() -> str:
     """What this processor can do, as far as compilers look at it: part of every key."""
     from hcq import _native
 
-    return f"{platform.machine()} {_native.cpu_features()}"
+    return f"{os.uname().machine} {_native.cpu_features()}"
 
 
 def _group_uses(obj: elf.Object, section: elf.Section) -> list[int]:
