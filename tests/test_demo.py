@@ -49,7 +49,7 @@ def test_the_blur_stays_within_the_stated_tolerance_of_scipys_gaussian(planes, s
     small = planes[:, :100, :150]
     rows = reference.compare(reference.pictures(small, sigma), small, reference.pictures(small, sigma), sigma)
     gaussian = rows[-1]
-    assert gaussian.against == "scipy.ndimage.gaussian_filter" and gaussian.wrong == 0
+    assert gaussian.against == "SciPy gaussian_filter" and gaussian.wrong == 0
     assert 0.5 < gaussian.largest <= reference.gaussian_tolerance(sigma)
 
 
@@ -124,8 +124,8 @@ def test_people_get_a_table_for_each_device(tmp_path):
         "blur",
         "GB/s",
         "of copy speed",
-        "a launch, queued",
-        "scipy.ndimage.correlate1d",
+        "launch, queued",
+        "SciPy correlate1d",
         "hcq-demo.png",
     ):
         assert word in out

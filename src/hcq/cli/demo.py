@@ -184,7 +184,7 @@ def _print(report: Report) -> None:
     out = console()
     width, height = report.shape
     large = f"{report.measured_shape[0]} x {report.measured_shape[1]}"
-    out.print(f"{report.photo}, {width} x {height}; times are of the same photograph laid out to {large} pixels")
+    out.print(f"{report.photo}, {width} x {height}; times are of the same, laid out to {large} pixels")
     out.print(f"{report.threads} threads; the machine's load was {report.load:.1f} before")
     for outcome in report.outcomes:
         ready = f"{'from the cache' if outcome.cached else 'compiled'} in {_time(outcome.compile_s)}"
@@ -208,7 +208,10 @@ def _print(report: Report) -> None:
             table.add_row(*cells)
         out.print(table)
     out.print(
-        "GB/s count bytes read and written; `of copy speed` is how near that comes to NumPy copying on all threads"
+        "GB/s count bytes read and written; `of copy speed` is how near that comes to NumPy copying on all threads."
+    )
+    out.print(
+        "A frame is one picture through all steps; overlapped, its copies run beside the kernels of the one before."
     )
     _print_checks(report)
     for name, reason in report.left_out.items():
@@ -231,8 +234,10 @@ def _print_checks(report: Report) -> None:
         title_style="bold",
         pad_edge=False,
     )
-    for heading in ("device", "result", "against", "values", "tolerance", "largest difference", "wrong"):
-        table.add_column(heading, justify="left" if heading in ("device", "result", "against") else "right")
+    for heading in ("device", "result", "against", "values", "tolerance", "largest", "wrong"):
+        table.add_column(
+            heading, justify="left" if heading in ("device", "result", "against") else "right", overflow="fold"
+        )
     for name, rows in report.differences.items():
         merged: dict[tuple[str, str], list[Difference]] = {}
         for row in rows:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 
 import numpy as np
 
 BYTES = 256 << 20
+PART = 4 << 20  # small parts, so that a thread that another process holds up doesn't hold up the copy
 
 
 class Copier:
@@ -18,8 +18,7 @@ class Copier:
         self.threads = threads
         self._size = size
         source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
-        bounds = [size * i // threads for i in range(threads + 1)]
-        self._parts = [(target[a:b], source[a:b]) for a, b in pairwise(bounds)]
+        self._parts = [(target[at : at + PART], source[at : at + PART]) for at in range(0, size, PART)]
         self._pool = ThreadPoolExecutor(threads)
         self.speed()  # the first copy touches the memory and starts the threads
 

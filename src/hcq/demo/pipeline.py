@@ -238,8 +238,8 @@ def _one_by_one(slot: Slot, plan: Plan, copier: Copier) -> tuple[list[Timing], f
     rows += [Timing(step.title, "compute", s, step.moves) for step, s in zip(plan.steps, medians["steps"], strict=True)]
     rows.append(Timing("results to host", "copy", medians["out"][0], 2 * back))
     moved = sum(row.moves for row in rows)
-    rows.append(Timing("a frame, one by one", "both", median(totals[1:]), moved))
-    rows.append(Timing("submit a frame's three queues", "host", median(submits[1:])))
+    rows.append(Timing("frame, one by one", "both", median(totals[1:]), moved))
+    rows.append(Timing("submit of three queues", "host", median(submits[1:])))
     return rows, median(copied)
 
 
@@ -261,7 +261,7 @@ def _overlapped(slots: list[Slot]) -> Timing:
     moved = sum(step.moves for step in plan.steps) + 2 * (
         plan.buffers["photo"] + sum(plan.buffers[name] for name in RESULTS)
     )
-    return Timing("a frame, copies beside kernels", "both", seconds, moved)
+    return Timing("frame, overlapped", "both", seconds, moved)
 
 
 def _launches(dev: Any, triad: Any) -> list[Timing]:
@@ -289,9 +289,9 @@ def _launches(dev: Any, triad: Any) -> list[Timing]:
     large = {"global_size": groups, "vals": (np.float32(3), TRIAD_FLOATS, TRIAD_FLOATS_A_GROUP), "wait": True}
     streamed = median([triad(a, b, c, **large) for _ in range(ROUNDS + 1)][1:])
     return [
-        Timing("a launch, queued", "host", queued),
-        Timing("a launch, waited for", "host", median(waited)),
-        Timing("triad of 64 MiB arrays", "compute", streamed, 3 * TRIAD_FLOATS * FLOAT.itemsize),
+        Timing("launch, queued", "host", queued),
+        Timing("launch, waited for", "host", median(waited)),
+        Timing("triad, 64 MiB arrays", "compute", streamed, 3 * TRIAD_FLOATS * FLOAT.itemsize),
     ]
 
 

@@ -75,9 +75,9 @@ def make_plan(width: int, height: int, sigma: float) -> Plan:
     size, ranged = (width, height, ROWS_A_GROUP), (pixels, PIXELS_A_GROUP)
     steps = (
         Step("blur", "blur", ("blurred", "photo"), size, bands_of_planes, one, 6 * pixels),
-        Step("brightness of the blurred", "luma", ("bright", "blurred"), ranged, ranges, one, 4 * pixels),
+        Step("luma of the blurred", "luma", ("bright", "blurred"), ranged, ranges, one, 4 * pixels),
         Step("edges", "edges", ("edges", "bright"), size, bands, one, 2 * pixels),
-        Step("brightness of the photo", "luma", ("bright", "photo"), ranged, ranges, one, 4 * pixels),
+        Step("luma of the photo", "luma", ("bright", "photo"), ranged, ranges, one, 4 * pixels),
         Step("histogram", "histogram", ("counts", "bright"), (pixels, counted), (counters, 1, 1), one, pixels),
         Step(
             "equalising table", "equalising_table", ("shift", "counts"), (counters, pixels), one, (BINS, 1, 1),

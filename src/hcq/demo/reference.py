@@ -66,15 +66,15 @@ RESULTS = ("blurred", "edges", "histogram", "shift", "equalised")
 def compare(got: Mapping[str, Array], photo: Array, expected: Mapping[str, Array], sigma: float) -> list[Difference]:
     """Every value of every result against the reference, and the blur against SciPy's own Gaussian."""
     named = {
-        "blurred": "scipy.ndimage.correlate1d",
-        "edges": "scipy.ndimage.sobel, numpy.sqrt",
-        "histogram": "scipy.ndimage.histogram",
-        "shift": "numpy.cumsum",
-        "equalised": "numpy",
+        "blurred": "SciPy correlate1d",
+        "edges": "SciPy sobel, NumPy sqrt",
+        "histogram": "SciPy histogram",
+        "shift": "NumPy cumsum",
+        "equalised": "NumPy",
     }
     rows = [_differ(name, against, got[name], expected[name], 0) for name, against in named.items()]
     exact = np.stack([ndimage.gaussian_filter(plane.astype(np.float64), sigma, truncate=REACH) for plane in photo])
-    rows.append(_differ("blurred", "scipy.ndimage.gaussian_filter", got["blurred"], exact, gaussian_tolerance(sigma)))
+    rows.append(_differ("blurred", "SciPy gaussian_filter", got["blurred"], exact, gaussian_tolerance(sigma)))
     return rows
 
 
