@@ -18,6 +18,7 @@ from hcq.runtime.options import BufferOptions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy
 
 __all__ = ["Buffer", "BufferOptions", "array", "empty", "zeros"]
 

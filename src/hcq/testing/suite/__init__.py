@@ -14,9 +14,9 @@ def all_tests() -> dict[str, object]:
         if not module.name.startswith("test_"):
             continue
         for name, value in vars(importlib.import_module(f"{__name__}.{module.name}")).items():
-            if (name.startswith("test_") and callable(value)) or _is_fixture(value):
-                if tests.setdefault(name, value) is not value:
-                    raise RuntimeError(f"two tests or fixtures of the suite are called {name}")
+            wanted = (name.startswith("test_") and callable(value)) or _is_fixture(value)
+            if wanted and tests.setdefault(name, value) is not value:
+                raise RuntimeError(f"two tests or fixtures of the suite are called {name}")
     return tests
 
 
