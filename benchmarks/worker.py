@@ -104,7 +104,6 @@ class Worker:
         environment = {
             **inherited,
             "HCQ_BENCH_SCRATCH": str(scratch),
-            "HCQ_CACHE_DIR": str(scratch / "cache"),
             "CACHEDB": str(scratch / "cache.db"),
             "XDG_CACHE_HOME": str(scratch),
         }
