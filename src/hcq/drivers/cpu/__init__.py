@@ -12,7 +12,9 @@ def open_clang(name: str) -> CPUDevice:
     from hcq.drivers.cpu.compiler_c import ClangCompiler
     from hcq.drivers.cpu.device import CPUDevice
 
-    return CPUDevice(name, ClangCompiler())
+    compiler = ClangCompiler()
+    compiler.look_around()
+    return CPUDevice(name, compiler)
 
 
 def open_llvm(name: str) -> CPUDevice:
