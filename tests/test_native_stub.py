@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import hcq
+import hcq.runtime.buffer  # attaches what native classes have from Python
 from hcq import _native
 
 

@@ -154,7 +154,7 @@ class Program:
     device: Any
     kernargs_alloc_size: Any
     kernargs_args_offset: Any
-    def __init__(self, device: Any, name: str, lib: Any) -> None: ...
+    def __new__(cls, device: Any, name: str, lib: Any) -> Self: ...
     def __call__(
         self,
         *bufs: Any,
