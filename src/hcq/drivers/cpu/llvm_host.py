@@ -1,0 +1,149 @@
+"""LLVM in this process: one lock, the host's target machine, parsing, optimising, emitting. Through llvmlite.
+
+llvmlite is imported when first needed. What does not live here: what is compiled (compiler_llvm, llvm_grid).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hcq.errors import CompileError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_WHERE = re.compile(r"<string>:(\d+):(\d+): (?:error: )?(.*)")
+
+LOCK = threading.RLock()
+"""Held while LLVM works: llvmlite's objects are not made for two threads. Held over a fork as well, so that a child
+never inherits LLVM in the middle of something; a fork therefore waits for a compile that is under way."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
+
+
+class Host(NamedTuple):
+    """What code is made for."""
+
+    cpu: str
+    features: str
+    triple: str
+    layout: str
+    machine: Any  # llvmlite TargetMachine
+    data: Any  # llvmlite TargetData
+    masks: bool  # masked loads and stores cost no more than plain ones
+
+
+def binding() -> ModuleType:
+    """llvmlite.binding, initialised. Raises CompileError where it is not installed."""
+    try:
+        import llvmlite.binding as llvm
+    except ImportError as error:
+        raise CompileError(
+            "the LLVM device compiles through llvmlite, which can't be imported", f"{error}; pip install llvmlite"
+        ) from None
+    return llvm
+
+
+@functools.cache
+def host() -> Host:
+    """The host's processor, as LLVM sees it. Call it holding LOCK."""
+    llvm = binding()
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # inline assembly
+    cpu, triple = llvm.get_host_cpu_name(), llvm.get_process_triple()
+    features = llvm.get_host_cpu_features().flatten()
+    # Position-independent and small: the loader puts objects anywhere, code and data within 2 GiB of each other.
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small"
+    )
+    data = machine.target_data
+    return Host(cpu, features, triple, str(data), machine, data, "+avx512vl" in features.split(","))
+
+
+class Session:
+    """The modules of one compilation, in a context of their own. Leaving it frees them, whoever still refers to them:
+    left to the garbage collector, a context may go before its modules, and that ends in a crash. Use it holding LOCK.
+
+    `source` is the user's text, for messages.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._context = binding().context.create_context()
+        self._modules: list[Any] = []
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for module in self._modules:
+            module.close()
+        self._context.close()
+
+    def parse(self, text: str) -> Any:
+        """A verified module of the user's text, or what was made of it. Raises CompileError."""
+        try:
+            return self._parse(text)
+        except CompileError as error:
+            if text == self.source:
+                raise
+            raise CompileError(
+                "LLVM IR that uses something in a way that can't be lowered for the CPU (see the log)",
+                f"{error.log}\nin the lowered module:\n{text}",
+                self.source,
+            ) from None
+
+    def _parse(self, text: str) -> Any:
+        try:
+            module = binding().parse_assembly(text, self._context)
+        except RuntimeError as error:
+            log = str(error).removeprefix("LLVM IR parsing error\n")
+            where = _WHERE.search(log)
+            what = f"line {where[1]}, column {where[2]}: {where[3]}" if where else "it can't be parsed"
+            raise CompileError(f"LLVM IR, {what}", log.replace("<string>:", "line "), self.source) from None
+        self._modules.append(module)
+        try:
+            module.verify()
+        except RuntimeError as error:
+            log = str(error)
+            line = _line_of(log, self.source)
+            what = f"line {line}: " if line else ""
+            raise CompileError(f"LLVM IR, {what}{log.splitlines()[0]}", log, self.source) from None
+        return module
+
+
+def run_passes(module: Any, *names: str) -> None:
+    """Run single passes (llvmlite's add_<name>_pass) over a module."""
+    llvm, machine = binding(), host().machine
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
+    manager = llvm.create_new_module_pass_manager()
+    for name in names:
+        getattr(manager, f"add_{name}_pass")()
+    manager.run(module, builder)
+
+
+def emit(module: Any) -> bytes:
+    """Optimise a module for the host and make a relocatable ELF object of it."""
+    llvm, machine = binding(), host().machine
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = options.slp_vectorization = True
+    options.loop_interleaving = options.loop_unrolling = True
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return bytes(machine.emit_object(module))
+
+
+def _line_of(log: str, source: str) -> int:
+    """Line of the instruction that the verifier printed, 0 where it can't be found exactly once."""
+    lines = ["".join(line.split(";")[0].split()) for line in source.splitlines()]
+    for shown in log.splitlines()[1:]:
+        wanted = "".join(shown.split())
+        if len(wanted) > 3 and lines.count(wanted) == 1:
+            return lines.index(wanted) + 1
+    return 0

@@ -1,0 +1,276 @@
+"""LLVM IR in, libraries out: what can be launched, how arguments travel, what is refused and how the message helps."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from hcq import _native
+from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
+from hcq.drivers.cpu.library import EntryKind, ParamKind, unpack
+from hcq.errors import CompileError, InvalidProgram
+
+FORMATS = dict(zip(ParamKind, "QbBhHiIqQeHfd?", strict=True))
+
+
+@pytest.fixture
+def compiler():
+    return LLVMCompiler(cachekey=None)
+
+
+def launch(library, name, *args, groups=(1, 1, 1), items=(1, 1, 1)):
+    """Run a function with arguments packed as its library says."""
+    function = functions(library)[name]
+    kernargs = bytearray()
+    for param, offset, value in zip(function.params, function.offsets(), args, strict=True):
+        kernargs += bytes(offset - len(kernargs))
+        value = value.ctypes.data if isinstance(value, np.ndarray) else value
+        kernargs += struct.pack("<" + FORMATS[param.kind], value)
+    _native._Function(library, name).run(bytes(kernargs), list(groups), list(items))
+
+
+def functions(library):
+    return {function.name: function for function in unpack(library).functions}
+
+
+def test_a_plain_function_gets_buffers_then_values(compiler):
+    library = compiler.compile(
+        """
+        define void @f(ptr %a, ptr %b, i32 %n, float %s) {
+        entry:
+          br label %loop
+        loop:
+          %i = phi i32 [ 0, %entry ], [ %next, %loop ]
+          %from = getelementptr float, ptr %b, i32 %i
+          %to = getelementptr float, ptr %a, i32 %i
+          %x = load float, ptr %from
+          %y = fmul float %x, %s
+          store float %y, ptr %to
+          %next = add i32 %i, 1
+          %more = icmp slt i32 %next, %n
+          br i1 %more, label %loop, label %done
+        done:
+          ret void
+        }
+        """
+    )
+    a, b = np.zeros(5, "f"), np.arange(5, dtype="f")
+    launch(library, "f", a, b, 5, 1.5)
+    assert a.tolist() == [0, 1.5, 3, 4.5, 6]
+
+
+def test_every_kind_of_value_arrives_at_its_natural_alignment(compiler):
+    kinds = ["i8", "double", "i16", "i1", "i64", "half", "float", "bfloat", "i32", "i8", "double"]
+    stores = []
+    for number, kind in enumerate(kinds):
+        stores += [
+            f"%p{number} = getelementptr i64, ptr %out, i32 {number}",
+            f"store {kind} %v{number}, ptr %p{number}",
+        ]
+    params = ", ".join(f"{kind} %v{number}" for number, kind in enumerate(kinds))
+    library = compiler.compile(f"define void @f(ptr %out, {params}) {{\n" + "\n".join(stores) + "\nret void\n}")
+    function = functions(library)["f"]
+    assert [p.name for p in function.params] == ["out", *(f"v{n}" for n in range(len(kinds)))]
+    out = np.zeros((len(kinds), 8), "u1")
+    launch(library, "f", out, -3, 2.5, -300, True, 1 << 60, 0.5, 1.25, 0x3FC0, -7, 100, -0.0)
+    expected = [
+        struct.pack(f"<{f}", v)
+        for f, v in zip("bdh?qefHibd", [-3, 2.5, -300, True, 1 << 60, 0.5, 1.25, 0x3FC0, -7, 100, -0.0], strict=True)
+    ]
+    assert [bytes(row[: len(want)]) for row, want in zip(out, expected, strict=True)] == expected
+
+
+def test_types_and_names_of_parameters_are_recorded(compiler):
+    library = compiler.compile("define void @f(ptr %buf, i8 zeroext %u, i8 signext %s, i32 %0) {\n ret void\n}")
+    params = functions(library)["f"].params
+    assert [p.kind for p in params] == [ParamKind.POINTER, ParamKind.U8, ParamKind.I8, ParamKind.I32]
+    assert [p.name for p in params] == ["buf", "u", "s", ""]
+
+
+@pytest.mark.parametrize(
+    ("definition", "reason"),
+    [
+        ("define i32 @f() {\n ret i32 1\n}", "returns i32"),
+        ("define void @f(i32 %n, ptr %a) {\n ret void\n}", "parameter 2 is a pointer after values"),
+        ("define void @f(ptr %a, <4 x float> %v) {\n ret void\n}", "parameter 2 is <4 x float>"),
+        ("define void @f(ptr %a, i128 %v) {\n ret void\n}", "parameter 2 is i128"),
+        ("define void @f(ptr byval(i64) %a) {\n ret void\n}", "parameter 1 is byval"),
+        ("define void @f(ptr %a, ...) {\n ret void\n}", "varying number"),
+    ],
+)
+def test_a_function_that_cannot_be_launched_is_left_out_with_the_reason(compiler, definition, reason):
+    library = compiler.compile(definition + "\ndefine void @g() {\n ret void\n}")
+    assert reason in functions(library)["f"].refused
+    assert not functions(library)["g"].refused
+    with pytest.raises(InvalidProgram, match="f.*can't be launched.*" + reason.replace("<4", "<4")):
+        _native._Function(library, "f")
+
+
+def test_a_module_without_anything_to_launch_is_refused_with_the_reasons(compiler):
+    with pytest.raises(CompileError, match=r"no function that could be launched.*@f: it returns i32"):
+        compiler.compile("define i32 @f() {\n ret i32 1\n}")
+    with pytest.raises(CompileError, match="none is defined"):
+        compiler.compile("")
+
+
+def test_a_function_calls_others_of_its_module_and_of_the_math_library(compiler):
+    library = compiler.compile(
+        """
+        declare double @pow(double, double)
+        @table = internal constant [3 x double] [double 1.0, double 2.0, double 3.0]
+        @scale = internal global double 10.0
+        define internal double @helper(double %x) noinline {
+          %s = load double, ptr @scale
+          %y = call double @pow(double %x, double %s)
+          ret double %y
+        }
+        define void @f(ptr %out, i64 %i) {
+          %p = getelementptr [3 x double], ptr @table, i64 0, i64 %i
+          %x = load double, ptr %p
+          %y = call double @helper(double %x)
+          store double %y, ptr %out
+          ret void
+        }
+        define void @set(double %x) {
+          store double %x, ptr @scale
+          ret void
+        }
+        """
+    )
+    out = np.zeros(1)
+    launch(library, "f", out, 1)
+    assert out[0] == 1024
+    assert [f.kind for f in unpack(library).functions] == [EntryKind.PACKED, EntryKind.PACKED]
+
+
+def test_an_undefined_function_is_named_when_the_program_is_loaded(compiler):
+    library = compiler.compile("declare void @nowhere_to_be_found()\ndefine void @f() {\n"
+                               " call void @nowhere_to_be_found()\n ret void\n}")  # fmt: skip
+    with pytest.raises(InvalidProgram, match="nowhere_to_be_found"):
+        _native._Function(library, "f")
+
+
+def test_a_syntax_error_names_the_line_and_keeps_log_and_source(compiler):
+    source = "define void @f() {\n  ret void\n}\ndefine void @g() {\n  retrn void\n}\n"
+    with pytest.raises(CompileError, match="line 5, column 3: expected instruction opcode") as caught:
+        compiler.compile(source)
+    assert "retrn void" in caught.value.log
+    assert caught.value.source == source
+
+
+def test_a_verifier_error_names_the_line(compiler):
+    source = textwrap.dedent(
+        """\
+        define i32 @f(i1 %c) {
+          br i1 %c, label %a, label %b
+        a:
+          %x = add i32 1, 2
+          br label %b
+        b:
+          ret i32 %x
+        }
+        """
+    )
+    with pytest.raises(CompileError, match=r"line \d+: Instruction does not dominate all uses") as caught:
+        compiler.compile(source)
+    assert "%x" in caught.value.log
+
+
+@pytest.mark.parametrize("source", [b"\xff\xfe", "define void @f() {\n ret void\n}\0garbage", "\ud800"])
+def test_what_is_no_text_is_refused(compiler, source):
+    with pytest.raises(CompileError):
+        compiler.compile(source)
+
+
+def test_a_module_for_another_processor_is_refused(compiler):
+    with pytest.raises(CompileError, match="nvptx64"):
+        compiler.compile('target triple = "nvptx64-nvidia-cuda"\ndefine void @f() {\n ret void\n}')
+
+
+def test_a_front_ends_choice_of_processor_is_overridden(compiler):
+    body = """
+    define void @f(ptr noalias %a, ptr noalias %b, i64 %n) #0 {
+    entry:
+      br label %loop
+    loop:
+      %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+      %from = getelementptr float, ptr %b, i64 %i
+      %to = getelementptr float, ptr %a, i64 %i
+      %x = load float, ptr %from
+      store float %x, ptr %to
+      %next = add i64 %i, 1
+      %more = icmp ult i64 %next, %n
+      br i1 %more, label %loop, label %done
+    done:
+      ret void
+    }
+    attributes #0 = { nounwind "target-cpu"="x86-64" "target-features"="+sse2" "tune-cpu"="generic" }
+    """
+    chosen = unpack(compiler.compile(body)).object
+    ours = unpack(compiler.compile(body[: body.index("attributes")] + "attributes #0 = { nounwind }")).object
+    assert chosen == ours
+
+
+def test_bytes_and_text_compile_alike_and_twice_the_same(compiler):
+    source = "define void @f(ptr %a) {\n ret void\n}"
+    assert compiler.compile(source) == compiler.compile(source.encode()) == LLVMCompiler(None).compile(source)
+
+
+def test_compilers_pickle(compiler):
+    again = pickle.loads(pickle.dumps(LLVMCompiler()))
+    assert again.cachekey == "llvm"
+    assert again.compile("define void @f() {\n ret void\n}") == compiler.compile("define void @f() {\n ret void\n}")
+
+
+def test_the_key_has_llvm_and_the_processor_without_importing_llvmlite():
+    code = (
+        "import sys; from hcq.drivers.cpu.compiler_llvm import LLVMCompiler as C; c = C();"
+        "assert 'llvmlite 0' in c.identity(); assert len(c.key_parts()['target']) > 10;"
+        "print('llvmlite' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_many_threads_compile_at_once(compiler):
+    sources = [f"define void @f(ptr %a) {{\n store i32 {n}, ptr %a\n ret void\n}}" for n in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        libraries = list(pool.map(compiler.compile, sources))
+    out = np.zeros(1, "i4")
+    for n, library in enumerate(libraries):
+        launch(library, "f", out)
+        assert out[0] == n
+
+
+def test_a_forked_child_compiles_while_the_parent_does(compiler):
+    source = "define void @f(ptr %a) {\n store i32 7, ptr %a\n ret void\n}"
+    with ThreadPoolExecutor(2) as pool:
+        going = [pool.submit(compiler.compile, source) for _ in range(30)]
+        children = []
+        for _ in range(4):
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    status = 0 if len(compiler.compile(source)) > 100 else 2
+                finally:
+                    os._exit(status)
+            children.append(child)
+        for child in children:
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert len({future.result() for future in going}) == 1
+
+
+def test_names_that_need_quotes_can_be_launched(compiler):
+    library = compiler.compile('define void @"a \\22strange\\22 näme"(ptr %a) {\n store i32 3, ptr %a\n ret void\n}')
+    out = np.zeros(1, "i4")
+    launch(library, 'a "strange" näme', out)
+    assert out[0] == 3
