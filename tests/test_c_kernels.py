@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from cpu_code import COMPILERS, launch, use_compiler
 
-from hcq import _native, config
-from hcq.drivers.cpu.compiler_c import ClangCompiler
-from hcq.drivers.cpu.library import ParamKind, unpack
-from hcq.errors import InvalidProgram
-
-FORMATS = dict(zip(ParamKind, "QbBhHiIqQeefd?", strict=True))
+from hcq import _native
+from hcq.errors import CompileError, InvalidProgram
 
 
-@pytest.fixture(params=["clang", "gcc"])
+@pytest.fixture(params=COMPILERS)
 def compiler(request, monkeypatch):
-    if shutil.which(request.param) is None:
-        pytest.skip(f"no {request.param} on this machine")
-    monkeypatch.setenv("HCQ_CC", request.param)
-    return ClangCompiler(cachekey=None)
-
-
-def launch(library, name, *args, groups=(1, 1, 1), items=(1, 1, 1)):
-    """Run a function with arguments packed as its library says."""
-    function = next(function for function in unpack(library).functions if function.name == name)
-    kernargs = bytearray()
-    for param, offset, value in zip(function.params, function.offsets(), args, strict=True):
-        kernargs += bytes(offset - len(kernargs))
-        value = value.ctypes.data if isinstance(value, np.ndarray) else value
-        kernargs += struct.pack("<" + FORMATS[param.kind], value)
-    _native._Function(library, name).run(bytes(kernargs), list(groups), list(items))
+    return use_compiler(request.param, monkeypatch)
 
 
 def test_a_plain_function_gets_buffers_then_values(compiler):
@@ -65,10 +47,6 @@ def test_a_missing_function_is_named_with_those_that_are_there(compiler):
     library = compiler.compile("void scale(int *a) { *a = 1; } void shift(int *a) { *a = 2; }")
     with pytest.raises(InvalidProgram, match=r"no function 'scal' .*'scale'.*'shift'.*did you mean 'scale'"):
         _native._Function(library, "scal")
-
-
-def test_hcq_cc_is_documented():
-    assert "HCQ_CC" in config.VARIABLES
 
 
 REDUCE = """
@@ -215,3 +193,103 @@ def test_grid_kernels_take_arguments_of_every_kind_beyond_the_registers(compiler
     values = [-128, 255, -32768, 65535, -(2**31), 2**32 - 1, -(2**62), 2**63, 0.5, -1e300, True, 1, -3, *range(8)]
     launch(library, "f", out, out, *values, items=(4, 1, 1))
     assert out.tolist() == [float(value) for value in values]
+
+
+def test_half_width_floats_travel_and_convert(compiler):
+    source = """
+        void f(_Float16 *out, float *wide, const _Float16 *in, int n, _Float16 scale, float x, _Float16 y, double z) {
+          for (int i = 0; i < n; ++i) { out[i] = in[i] * scale; wide[i] = in[i]; }
+          out[n] = x; out[n + 1] = y; out[n + 2] = z;
+        }"""
+    try:
+        library = compiler.compile(source)
+    except CompileError as error:
+        if "_Float16 is not supported" in error.log:
+            pytest.skip("this compiler has no _Float16 here")
+        raise
+    values = np.array([0.5, -2.25, 65504, 6e-8], np.float16)
+    out, wide = np.zeros(7, np.float16), np.zeros(4, "f")
+    launch(library, "f", out, wide, values, 4, 0.5, 1.1, -3.5, 1e-5)
+    expected = [*(values * np.float16(0.5)), np.float16(1.1), np.float16(-3.5), np.float16(1e-5)]
+    assert out.tolist() == [float(value) for value in expected]
+    assert wide.tolist() == [float(value) for value in values]
+
+
+def test_a_function_keeps_its_globals_between_launches_and_shares_them_between_groups(compiler):
+    library = compiler.compile("""
+        #include <hcq.h>
+        static int calls = 40;
+        HCQ_KERNEL void count(int *out) {
+          HCQ_LOCAL int mine;
+          mine = __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);
+          hcq_barrier();
+          out[hcq_group_id(0)] = mine;
+        }""")
+    function = _native._Function(library, "count")
+    out = np.zeros(8, "i4")
+    kernargs = struct.pack("<Q", out.ctypes.data)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda i: function.run(kernargs, [8, 1, 1], [1, 1, 1], i, i + 1), range(8)))
+    assert sorted(out.tolist()) == list(range(41, 49))
+
+
+def test_a_deep_recursion_fits_the_stack_of_items_without_barriers(compiler):
+    library = compiler.compile("""
+        #include <hcq.h>
+        static __attribute__((noinline)) int sum(volatile char *below, int n) {
+          volatile char here[200];
+          here[n % 200] = n ? below[0] : 1;
+          return n ? here[n % 200] + sum(here, n - 1) : 0;
+        }
+        HCQ_KERNEL void f(int *out) { volatile char c[1] = {1}; out[hcq_local_id(0)] = sum(c, 8000) != 12345; }""")
+    out = np.zeros(4, "i4")
+    launch(library, "f", out, items=(4, 1, 1))
+    assert out.tolist() == [1] * 4
+
+
+def test_a_missing_barrier_side_is_no_hang(compiler):
+    library = compiler.compile("""
+        #include <hcq.h>
+        HCQ_KERNEL void f(int *out, int n) {
+          for (int i = 0; i < (int)hcq_local_id(0) + n; ++i) hcq_barrier();
+          out[hcq_local_id(0)] = 1;
+        }""")
+    out = np.zeros(64, "i4")
+    launch(library, "f", out, 3, items=(64, 1, 1))
+    assert out.all()
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("struct s { int a, b; }; void f(int *p, struct s v) {}", "parameter v is a struct or union passed by value"),
+        ("void f(int *p, long double v) {}", "parameter v is of type long double, which can't be passed"),
+        ("void f(int n, int *p) {}", "parameter p is a pointer after a value"),
+        ("void f(int *p, ...) {}", "variable number of arguments"),
+        ("typedef float v4 __attribute__((vector_size(16))); void f(v4 v) {}", "parameter v is a vector"),
+        ("struct s { int a[9]; }; struct s f(int *p) { return (struct s){{0}}; }", "it returns a struct"),
+        ("#include <hcq.h>\nHCQ_KERNEL int f(int *p) { return 1; }", r"a kernel \(HCQ_KERNEL\) must return void"),
+        ("#include <hcq.h>\nvoid f(int *p) { *p = hcq_group_id(1); }", "isn't marked HCQ_KERNEL"),
+        ("#include <hcq.h>\nvoid f(int *p) { hcq_barrier(); }", "isn't marked HCQ_KERNEL"),
+        ("#include <hcq.h>\nvoid f(int *p) { HCQ_LOCAL int t[2]; t[*p] = 1; *p = t[0]; }", "isn't marked HCQ_KERNEL"),
+    ],
+)
+def test_what_cannot_be_launched_says_why(compiler, source, reason):
+    library = compiler.compile(source + "\nvoid good(int *p) {}")
+    with pytest.raises(InvalidProgram, match=f"function 'f' can't be launched: .*{reason}"):
+        _native._Function(library, "f")
+    with pytest.raises(InvalidProgram, match="'good'"):
+        _native._Function(library, "other")
+    _native._Function(library, "good")
+
+
+def test_arguments_have_a_bound(compiler):
+    params = ", ".join(f"long v{i}" for i in range(513))
+    library = compiler.compile(f"void f({params}) {{}}")
+    with pytest.raises(InvalidProgram, match="more than 4096 bytes"):
+        _native._Function(library, "f")
+    params = ", ".join(f"long v{i}" for i in range(511))
+    library = compiler.compile(f"void f(long *out, {params}) {{ *out = v0 + v510; }}")
+    out = np.zeros(1, "i8")
+    launch(library, "f", out, *range(511))
+    assert out[0] == 510

@@ -122,7 +122,7 @@ bool Span::commit_data(size_t end) {
 bool Span::take_code(size_t size, size_t align, Piece* piece) {
   size_t offset;
   if (!code_.take(size, align, &offset)) return false;
-  *piece = {base_ + offset, alias_ + offset, size};
+  *piece = {base_ + offset, alias_ + offset, size, false};
   if (commit_code(offset + size)) return true;
   give_code(*piece);
   return false;
@@ -132,8 +132,11 @@ bool Span::take_data(size_t size, size_t align, Piece* piece) {
   size_t offset;
   if (!data_.take(size, align, &offset)) return false;
   uint8_t* at = base_ + code_size_ + offset;
-  *piece = {at, at, size};
-  if (commit_data(offset + size)) return true;
+  *piece = {at, at, size, offset >= data_used_};
+  if (commit_data(offset + size)) {
+    data_used_ = std::max(data_used_, offset + size);
+    return true;
+  }
   give_data(*piece);
   return false;
 }

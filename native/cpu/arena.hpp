@@ -1,6 +1,6 @@
 // Memory for loaded code and its data, sub-allocated from few large mappings. Code is written through a second mapping
-// of the same pages, so no page is ever writable and executable at one address, and nothing is re-protected while other
-// threads run code beside it.
+// of the same pages: no page is both writable and executable at one address (unless the system has no memory files),
+// and nothing is re-protected while other threads run code beside it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +16,7 @@ struct Piece {
   uint8_t* address = nullptr;
   uint8_t* write = nullptr;
   size_t size = 0;
+  bool zero = false;  // never used before, so all zero without anyone clearing it
 };
 
 class Ranges {  // first-fit allocation of offsets, in multiples of 64
@@ -34,7 +35,7 @@ class Span {
  public:
   static Span* create(size_t code_size, size_t data_size, std::string* error);
   bool take_code(size_t size, size_t align, Piece*);
-  bool take_data(size_t size, size_t align, Piece*);  // contents are not cleared
+  bool take_data(size_t size, size_t align, Piece*);  // cleared only where `zero` says so
   void give_code(const Piece&);
   void give_data(const Piece&);
   size_t code_capacity() const { return code_size_; }
@@ -52,6 +53,7 @@ class Span {
   uint8_t* alias_ = nullptr;            // where code is written; equal to base_ when there is no second mapping
   int file_ = -1;                       // memory file behind the code; -1 when there is no second mapping
   size_t code_end_ = 0, data_end_ = 0;  // committed so far
+  size_t data_used_ = 0;                // handed out at some time
 };
 
 }  // namespace hcq

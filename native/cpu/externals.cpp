@@ -116,11 +116,11 @@ void* external_address(const std::string& name) {
     if (name == own.name) return own.address;
   if (void* found = dlsym(RTLD_DEFAULT, name.c_str())) return found;
   // Not everything that a C program links by default is loaded into this process.
-  static void* const libraries[] = {dlopen("libm.so.6", RTLD_LAZY | RTLD_LOCAL),
-                                    dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_LOCAL)};
-  for (void* library : libraries)
-    if (library)
-      if (void* found = dlsym(library, name.c_str())) return found;
+  for (const char* file : {"libm.so.6", "libgcc_s.so.1"}) {
+    void* library = dlopen(file, RTLD_LAZY | RTLD_LOCAL);  // stays open: code that was loaded calls into it
+    if (!library) continue;
+    if (void* found = dlsym(library, name.c_str())) return found;
+  }
   return nullptr;
 }
 

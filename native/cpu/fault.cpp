@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 
 #include "cpu/context.hpp"
 
@@ -77,12 +76,13 @@ const char* what_happened(int signal) {
 void report(int signal, const siginfo_t* info, const Running& running) {
   Line line;
   auto address = reinterpret_cast<uint64_t>(info->si_addr);
+  bool has_address = info->si_code > 0;  // not when a process, or a handler before this one, sent the signal
   line.add("hcq: ");
-  if (signal == SIGSEGV && context_is_guard(address)) {
+  if (signal == SIGSEGV && has_address && context_is_guard(address)) {
     line.add("stack overflow");
   } else {
     line.add(what_happened(signal));
-    if (signal == SIGSEGV || signal == SIGBUS) {
+    if (has_address && (signal == SIGSEGV || signal == SIGBUS)) {
       line.add(" at address 0x");
       line.add(address, 16);
     }
@@ -128,7 +128,8 @@ void handle(int signal, siginfo_t* info, void* context) {
   errno = error;
 }
 
-pthread_key_t g_stack_key;
+pthread_key_t g_stack_key;  // frees a thread's alternate stack when the thread ends
+bool g_has_stack_key = false;
 
 size_t stack_size() {
   size_t least = getauxval(AT_MINSIGSTKSZ);  // grows with the vector registers; 0 where the kernel doesn't say
@@ -145,24 +146,25 @@ void end_thread(void* stack) {
 }  // namespace
 
 void fault_install() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    pthread_key_create(&g_stack_key, end_thread);
-    for (int i = 0; i < 4; ++i) {
-      struct sigaction action = {};
-      action.sa_sigaction = handle;
-      action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-      sigemptyset(&action.sa_mask);
-      // What was there before is known before the first fault can find the new one.
-      sigaction(kSignals[i], nullptr, &g_before[i]);
-      sigaction(kSignals[i], &action, nullptr);
-    }
-  });
+  static std::atomic<bool> installed{false};
+  // relaxed: whoever comes second needn't see the handlers, only not install them again
+  if (installed.exchange(true, std::memory_order_relaxed)) return;
+  g_has_stack_key = pthread_key_create(&g_stack_key, end_thread) == 0;
+  for (int i = 0; i < 4; ++i) {
+    struct sigaction action = {};
+    action.sa_sigaction = handle;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    // What was there before is known before the first fault can find the new one.
+    sigaction(kSignals[i], nullptr, &g_before[i]);
+    sigaction(kSignals[i], &action, nullptr);
+  }
 }
 
 void fault_prepare_thread() {
   g_running.prepared = true;
   stack_t now = {};
+  if (!g_has_stack_key) return;
   if (sigaltstack(nullptr, &now) != 0 || !(now.ss_flags & SS_DISABLE)) return;
   void* memory = mmap(nullptr, stack_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED) return;  // faults are then handled on the thread's stack, if that has room

@@ -4,7 +4,6 @@
 #include <elf.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 namespace hcq {
@@ -24,8 +23,8 @@ constexpr uint32_t kMachine = 0;
 
 // CRC-32 as zlib computes it (reflected polynomial 0xedb88320), eight bytes a step.
 struct CrcTable {
-  std::array<std::array<uint32_t, 256>, 8> t{};
-  CrcTable() {
+  uint32_t t[8][256] = {};
+  constexpr CrcTable() {
     for (uint32_t i = 0; i < 256; ++i) {
       uint32_t c = i;
       for (int bit = 0; bit < 8; ++bit) c = c & 1 ? 0xedb88320u ^ (c >> 1) : c >> 1;
@@ -35,10 +34,10 @@ struct CrcTable {
       for (size_t k = 1; k < 8; ++k) t[k][i] = (t[k - 1][i] >> 8) ^ t[0][t[k - 1][i] & 0xff];
   }
 };
+constexpr CrcTable kCrc;
 
 uint32_t crc32(uint32_t crc, const uint8_t* p, size_t n) {
-  static const CrcTable table;
-  const auto& t = table.t;
+  const auto& t = kCrc.t;
   crc = ~crc;
   for (; n >= 8; n -= 8, p += 8) {
     uint32_t a, b;

@@ -17,9 +17,30 @@ void destroy(void* p) {
   delete program;
 }
 
-}  // namespace
+// How many bytes of well-formed UTF-8 (The Unicode Standard, table 3-7) one character at `i` takes; 0 where it is none.
+size_t character(const std::string& s, size_t i) {
+  auto byte = [&](size_t k) { return i + k < s.size() ? static_cast<uint8_t>(s[i + k]) : 0; };
+  auto tail = [&](size_t k, uint8_t low = 0x80, uint8_t high = 0xbf) { return byte(k) >= low && byte(k) <= high; };
+  uint8_t first = byte(0);
+  if (first < 0x80) return first >= 0x20 || first == '\n' ? 1 : 0;
+  if (first >= 0xc2 && first <= 0xdf) return tail(1) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef)
+    return tail(1, first == 0xe0 ? 0xa0 : 0x80, first == 0xed ? 0x9f : 0xbf) && tail(2) ? 3 : 0;
+  if (first >= 0xf0 && first <= 0xf4)
+    return tail(1, first == 0xf0 ? 0x90 : 0x80, first == 0xf4 ? 0x8f : 0xbf) && tail(2) && tail(3) ? 4 : 0;
+  return 0;
+}
 
-Program* program_load(const uint8_t* bytes, size_t size, const std::string& name, std::string* error) {
+// Names out of a damaged library can hold anything; a message is text.
+void make_text(std::string* s) {
+  for (size_t i = 0; i < s->size();) {
+    size_t n = character(*s, i);
+    if (!n) (*s)[i] = '?';
+    i += n ? n : 1;
+  }
+}
+
+Program* load(const uint8_t* bytes, size_t size, const std::string& name, std::string* error) {
   Library library;
   if (!library_parse(bytes, size, &library, error)) return nullptr;
   const LibraryFunction* function = library_find(library, name, error);
@@ -58,6 +79,14 @@ Program* program_load(const uint8_t* bytes, size_t size, const std::string& name
   fault_install();
   program->code = code.release();
   return program.release();
+}
+
+}  // namespace
+
+Program* program_load(const uint8_t* bytes, size_t size, const std::string& name, std::string* error) {
+  Program* program = load(bytes, size, name, error);
+  if (!program) make_text(error);
+  return program;
 }
 
 Program* program_nothing(const std::string& name) {

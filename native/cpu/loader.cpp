@@ -130,6 +130,7 @@ class ObjectReader {
         table.sh_entsize != sizeof(Elf64_Sym))
       return fail("its symbol table is malformed");
     symbols_.resize(table.sh_size / sizeof(Elf64_Sym));
+    if (symbols_.empty()) return true;
     std::memcpy(symbols_.data(), object_ + table.sh_offset, symbols_.size() * sizeof(Elf64_Sym));
     return true;
   }
@@ -142,7 +143,7 @@ class ObjectReader {
     if (starts_with(name, ".eh_frame") || starts_with(name, ".note")) return false;  // nothing unwinds through kernels
     if (name == kLocalSection)
       *region = Region::local;
-    else if ((s.sh_flags & SHF_WRITE) && !starts_with(name, ".data.rel.ro"))
+    else if (s.sh_type == SHT_NOBITS || ((s.sh_flags & SHF_WRITE) && !starts_with(name, ".data.rel.ro")))
       *region = Region::shared;
     else
       *region = Region::code;  // constant once relocated
@@ -181,9 +182,9 @@ class ObjectReader {
       placed_[i] = {region, offset};
       if (region == Region::local) continue;
       auto& bytes = region == Region::code ? image_->code_bytes_ : image_->shared_bytes_;
-      if (s.sh_type == SHT_NOBITS && region == Region::shared) continue;  // cleared where it is placed
+      if (s.sh_type == SHT_NOBITS) continue;  // cleared where it is placed
       bytes.resize(end);
-      if (s.sh_type != SHT_NOBITS && s.sh_size) std::memcpy(bytes.data() + offset, object_ + s.sh_offset, s.sh_size);
+      if (s.sh_size) std::memcpy(bytes.data() + offset, object_ + s.sh_offset, s.sh_size);
     }
     return place_symbols();
   }
@@ -420,8 +421,9 @@ bool Image::place(Instance* instance, bool with_shared, std::string* error) {
   }
   std::memcpy(instance->code.write, code_bytes_.data(), code_size_);
   if (with_shared && shared_size_) {
-    std::memcpy(shared_.write, shared_bytes_.data(), shared_bytes_.size());
-    std::memset(shared_.write + shared_bytes_.size(), 0, shared_size_ - shared_bytes_.size());
+    size_t stored = shared_bytes_.size();
+    if (stored) std::memcpy(shared_.write, shared_bytes_.data(), stored);
+    if (!shared_.zero) std::memset(shared_.write + stored, 0, shared_size_ - stored);
   }
   auto address = [&](Region region, uint64_t value) -> uint64_t {
     if (region == Region::absolute) return value;

@@ -63,7 +63,7 @@ class ClangCompiler(Compiler):
 @functools.lru_cache(maxsize=8)
 def _identity(found: Toolchain) -> str:
     version = tool_version(found.path, found.version)
-    return " ".join((version, *found.command[1:]))
+    return " ".join((version, *found.flags()))
 
 
 @functools.cache

@@ -23,13 +23,21 @@ KERNEL_SECTION, LOCAL_SECTION = ".text.hcq_kernel", ".bss.hcq_local"  # named by
 INCLUDE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))), "include")
 HINT = "install clang or gcc (apt install clang), or pip install 'hcq[clang]', or name a compiler in HCQ_CC"
 
+
+def _has_glibc() -> bool:
+    try:
+        return bool(os.confstr("CS_GNU_LIBC_VERSION"))
+    except (ValueError, OSError):
+        return False
+
+
 # Position-independent since the loader decides where code goes; hidden so that the source's own variables and functions
 # are reached directly; no unwind tables, stack protector or PLT, which nothing here uses.
 FLAGS = (
     *("-O3", "-fPIC", "-fvisibility=hidden", "-fno-semantic-interposition", "-fno-plt", "-fno-math-errno"),
     *("-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-fno-ident", "-g", "-gdwarf-4"),
 )
-ZIG_FLAGS = ("-fno-sanitize=undefined", "-nostdlib", "-ffreestanding")
+ZIG_FLAGS = ("-fno-sanitize=undefined", "-target", f"{os.uname().machine}-linux-{'gnu' if _has_glibc() else 'musl'}")
 TARGET_FLAGS = {
     "x86_64": ("-march=native", "-fcf-protection=none"),
     "aarch64": ("-mcpu=native", "-mno-outline-atomics"),
@@ -61,18 +69,23 @@ class Toolchain(NamedTuple):
         return len(self.command) > 1 and self.command[-1] == "cc"
 
     def flags(self) -> tuple[str, ...]:
-        """Everything that is passed besides the source and the output."""
-        return common_flags() + (ZIG_FLAGS if self.is_zig else ())
+        """What this compiler is given besides the common flags."""
+        return (*self.command[1:], *(ZIG_FLAGS if self.is_zig else ()))
 
     def version(self) -> str:
         """The compiler's own words about its version and target. Runs it."""
         import subprocess
 
-        answers = ["zig", *ZIG_FLAGS] if self.is_zig else []
+        answers = []
         for question in ("--version", "-dumpmachine"):
-            done = subprocess.run(
-                [*self.command, question], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-            )
+            command = [*self.command, question]
+            try:
+                done = subprocess.run(
+                    command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                    check=False,
+                )  # fmt: skip
+            except OSError as error:
+                raise CompileError(f"cannot run {self.command[0]}: {error.strerror}; {HINT}") from error
             answers.append(done.stdout.partition("\n")[0].strip())
         return " ".join(answers)
 
@@ -98,19 +111,27 @@ def _find(named: str | None, _path: str | None) -> Toolchain | None:
     if named is not None:
         import shlex
 
-        command = shlex.split(named)
-        path = shutil.which(command[0])
-        return Toolchain((path, *command[1:]), os.path.realpath(path)) if path is not None else None
+        try:
+            program, *arguments = shlex.split(named)
+        except ValueError:  # an open quote
+            return None
+        path = shutil.which(program)
+        return _toolchain(path, *arguments) if path is not None else None
     for name in ("clang", "gcc", "cc"):
         path = shutil.which(name)
         if path is not None:
-            return Toolchain((path,), os.path.realpath(path))
+            return _toolchain(path)
     spec = importlib.util.find_spec("ziglang")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         path = shutil.which("zig", path=folder)
         if path is not None:
-            return Toolchain((path, "cc"), os.path.realpath(path))
+            return _toolchain(path, "cc")
     return None
+
+
+def _toolchain(path: str, *arguments: str) -> Toolchain:
+    # Absolute, since the compiler runs in a directory of its own; not resolved, since programs look at their own name.
+    return Toolchain((os.path.abspath(path), *arguments), os.path.realpath(path))
 
 
 def common_flags() -> tuple[str, ...]:
@@ -139,7 +160,9 @@ def compile_object(toolchain: Toolchain, source: str | bytes, flags: tuple[str, 
     environment = {name: value for name, value in os.environ.items() if name not in HIDDEN_INPUTS}
     environment["LC_ALL"] = "C"
     with tempfile.TemporaryDirectory(prefix="hcq-") as folder:
-        command = [*toolchain.command, *toolchain.flags(), *flags, "-isystem", INCLUDE]
+        if toolchain.is_zig:  # whose own cache would want a home directory, and keep what ours keeps
+            environment["ZIG_GLOBAL_CACHE_DIR"] = environment["ZIG_LOCAL_CACHE_DIR"] = folder
+        command = [toolchain.command[0], *toolchain.flags(), *common_flags(), *flags, "-isystem", INCLUDE]
         command += ["-x", "c", "-c", "-", "-o", "out.o"]
         try:
             done = subprocess.run(
