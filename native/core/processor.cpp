@@ -208,7 +208,7 @@ Did run_exec(Queue* q, uint8_t* packet, bool helper) {
     return Did::next;
   }
   // The clock costs as much as a small kernel: look at it always for kernels of some length, else now and then.
-  bool timed = flags & kTimed || estimate == 0 || estimate > 2000 || (p->header.record & 15) == 0;
+  bool timed = flags & kTimed || estimate == 0 || estimate > 2000 || (++q->execs & 15) == 0;
   uint64_t start = timed ? now_ns() : 0, end = 0;
   q->exec_program.store(program, std::memory_order_relaxed);
   if (total) run_groups(*program, arguments, p->groups, p->items, 0, total);

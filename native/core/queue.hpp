@@ -54,6 +54,7 @@ struct Queue {
   uint64_t dropping = 0;             // error that drops packets up to the end of this submit
   std::atomic<bool> blocked{false};  // an entry of the blocked list stands for this queue
   uint64_t job_start = 0;
+  uint32_t execs = 0;  // short kernels run here; every sixteenth is timed
   Job* job = nullptr;
   std::atomic<Signal*> blocked_signal{nullptr};
   std::atomic<uint64_t> blocked_value{0};
