@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Self
-
-from hcq import _native
-from hcq.queues.command_queue import HWComputeQueue, HWCopyQueue
+from hcq.queues.native import NativeComputeQueue, NativeCopyQueue
 
 
-class _Keeps:
-    """What queued work uses is kept by retirement (native/core/retire.hpp), so there is nothing to hold on to here."""
-
-    __slots__ = ()
-
-    def keep(self, *objects: object) -> Self:
-        return self
-
-
-class CPUComputeQueue(_native.CommandQueue, _Keeps, HWComputeQueue):
+class CPUComputeQueue(NativeComputeQueue):
     """Commands for a CPU device's compute queue. Commands and updates belong to one thread at a time."""
 
-    _copies = False
 
-
-class CPUCopyQueue(_native.CommandQueue, _Keeps, HWCopyQueue):
+class CPUCopyQueue(NativeCopyQueue):
     """Commands for a CPU device's copy queue, which runs beside the compute queue."""
-
-    _copies = True

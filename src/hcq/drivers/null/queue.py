@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hcq.drivers.cpu.queue import CPUComputeQueue, CPUCopyQueue
+from hcq.queues.native import NativeComputeQueue, NativeCopyQueue
 
 
-class NullComputeQueue(CPUComputeQueue):
+class NullComputeQueue(NativeComputeQueue):
     """signal, wait, timestamp, memory_barrier, exec. A driver in Python has `_signal`, `_wait` ... `_submit` here."""
 
 
-class NullCopyQueue(CPUCopyQueue):
+class NullCopyQueue(NativeCopyQueue):
     """signal, wait, timestamp, copy. Copies are real."""

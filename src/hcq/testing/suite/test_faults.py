@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hcq
-from hcq.errors import CompileError, DeviceLost, HCQError, OutOfMemory
+from hcq.errors import CompileError, DeviceLost, HCQError
 from hcq.testing import inject
 from hcq.testing.marks import needs, promise
 from hcq.testing.suite.tools import BYTE, I32, address, empty, filled, noise, read
@@ -45,20 +45,6 @@ def test_an_allocation_fails_at_the_call(fresh):
         empty(fresh, 3003, BYTE)
     assert (read(filled(fresh, noise(50))) == noise(50)).all() and len(kept) == 2
     fresh.synchronize()
-
-
-@promise("fault.inject_alloc", "allocator.lru_retry")
-@needs("inject")
-def test_a_failed_allocation_is_out_of_memory_at_most(fresh):
-    """One refusal by the driver empties the cache and is tried once more, which then works: or it is OutOfMemory."""
-    buf = empty(fresh, 5000, BYTE)
-    buf.deallocate()
-    with inject(fresh, "alloc"):
-        try:
-            again = empty(fresh, 6000, BYTE)
-            assert again.is_allocated()
-        except OutOfMemory as refused:
-            assert refused.asked == 6000
 
 
 @promise("fault.inject_compile", "fault.inject_error")

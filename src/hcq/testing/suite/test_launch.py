@@ -155,7 +155,6 @@ def test_a_waited_launch_of_nothing_took_no_time(dev, kernels):
         (2**32, 2**32, 2**32),
         ("1", 1, 1),
         (1, None, 1),
-        (1, 1),
         (1,) * 4,
         1,
     ],

@@ -107,7 +107,7 @@ def test_exec_takes_none_and_no_groups(dev, kernels):
 
 @promise("queue.wrong_arguments", "launch.sizes_refused", "errors.no_assert")
 @needs("queues", "compiles")
-@pytest.mark.parametrize("sizes", [(-1, 1, 1), (1.5, 1, 1), (2**64, 1, 1), (1, 1), "111"])
+@pytest.mark.parametrize("sizes", [(-1, 1, 1), (1.5, 1, 1), (2**64, 1, 1), (1,) * 4, "111"])
 def test_exec_refuses_wrong_sizes_and_adds_nothing(dev, kernels, sizes):
     queue = dev.hw_compute_queue_t()
     with pytest.raises(LaunchError):

@@ -1,0 +1,138 @@
+"""Devices on the native command processor: what the CPU devices and the null device have in common.
+
+What does not live here: the processor itself (native/core), programs and compilers (drivers), and devices whose queues
+are written in Python (device, command_queue), which need nothing of this.
+"""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+from hcq import _native, config
+from hcq.errors import DeviceLost
+from hcq.queues import faults
+from hcq.queues.allocator import HCQAllocator
+from hcq.queues.command_queue import HWComputeQueue, HWCopyQueue
+from hcq.queues.device import HCQCompiled
+from hcq.queues.signal import HCQSignal
+from hcq.runtime.allocator import HostAllocator
+from hcq.runtime.compiler import Compiler
+
+_LEAVE_SECONDS = 5.0
+
+
+class NativeAllocator(HostAllocator, HCQAllocator):
+    """Pooled host memory. Host copies wait for what is queued on the device, then are direct (native)."""
+
+    host_access = True
+
+    def __init__(self, device: Any) -> None:
+        HCQAllocator.__init__(self, device)
+
+    def _within(self, device: Any, dest: Any, src: Any, size: int, stream: Any) -> None:
+        device.enqueue_copy(dest.va_addr, src.va_addr, size, stream)  # overlapping ranges: as if read first
+
+
+class Staged:
+    """Before a NativeAllocator: host copies go through the staging ring and the copy queue (HCQ_FORCE_STAGING=1)."""
+
+    copyin = HCQAllocator.copyin
+    copyout = HCQAllocator.copyout
+
+
+class _Keeps:
+    """What queued work uses is kept by retirement (native/core/retire.hpp), so there is nothing to hold on to here."""
+
+    __slots__ = ()
+
+    def keep(self, *objects: object) -> Self:
+        return self
+
+
+class NativeComputeQueue(_native.CommandQueue, _Keeps, HWComputeQueue):
+    """Commands for a compute queue. Commands and updates belong to one thread at a time."""
+
+    _copies = False
+
+
+class NativeCopyQueue(_native.CommandQueue, _Keeps, HWCopyQueue):
+    """Commands for a copy queue, which runs beside the compute queue."""
+
+    _copies = True
+
+
+class NativeDevice(_native.CommandDevice, HCQCompiled):
+    """A device with two hardware queues that run side by side, asynchronously to Python. Threads may share one."""
+
+    def __init__(
+        self,
+        name: str,
+        allocator_t: Callable[[Any], NativeAllocator],
+        compiler: Compiler,
+        runtime: Callable[..., Any],
+        comp_queue_t: type[NativeComputeQueue],
+        copy_queue_t: type[NativeCopyQueue],
+    ) -> None:
+        _native.set_worker_limit(config.CPU_THREADS())
+        _native.set_queue_limit(config.QUEUE_LIMIT())
+        limits = self.limits
+        self._open(name, HCQSignal(), limits.max_groups, limits.max_group_size, limits.max_group_items)
+        queues = comp_queue_t, copy_queue_t
+        HCQCompiled.__init__(self, name, allocator_t(self), None, compiler, runtime, HCQSignal, *queues)
+
+    def _init_timeline(self, timeline_signals: Any) -> None:
+        """The timeline is native."""
+        self._open_streams: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    @property
+    def lost(self) -> DeviceLost | None:  # type: ignore[override]
+        """Why the device is lost; None while it is well."""
+        error = self._fault
+        return faults.from_native(error) if error else None
+
+    def enqueue(self, build: Callable[[Any, int], Any]) -> tuple[Any, int]:
+        """Put work on the timeline: `build(signal, value)` gives a queue that waits for value - 1 and sets value."""
+        with self.timeline_lock:
+            signal, value = self.timeline_signal, self.timeline_value
+            queue = build(signal, value)
+            self.timeline_value = value + 1
+            try:
+                queue.submit(self)
+            except BaseException:
+                self.timeline_value = value  # nothing was submitted: a submit is all or nothing
+                raise
+        return signal, value
+
+    def ordering(self) -> list[tuple[Any, int]]:
+        """(signal, value) pairs for a queue to wait for so as to come after all work queued until now."""
+        return self._all_queued()
+
+    def wait_for(self, pairs: Iterable[tuple[Any, int]]) -> None:
+        """Wait until all (signal, value) are reached."""
+        for signal, value in pairs:
+            signal.wait(value, config.TIMEOUT_MS())
+
+    def _all_queued(self) -> list[tuple[Any, int]]:
+        return [(self.timeline_signal, self.timeline_value - 1), *(s.position for s in self._open_streams)]
+
+    def _after_wait(self) -> None:
+        self.synchronize()
+
+    def stream(self) -> Any:
+        """A new ordered handle: what is given to different streams runs side by side (native)."""
+        self.check_usable()
+        stream = self._stream()
+        self._open_streams.add(stream)
+        return stream
+
+    def _close(self) -> None:
+        self._shut()
+
+
+@atexit.register
+def _leave() -> None:
+    # What is queued gets some time to finish; what is wrong with it is nobody's concern any more.
+    _native.drain(_LEAVE_SECONDS)
