@@ -50,6 +50,7 @@ struct State {
   // Mirrors of sizes above, read without the lock. Relaxed: whoever misses a change sees it at the next look.
   std::atomic<uint32_t> ready_count{0}, job_count{0}, waiting_count{0};
   std::atomic<bool> drowsy{false};      // the scout's naps are long: new work must wake it
+  std::atomic<uint32_t> busy{0};        // threads that run something; the others are on their way to the lists
   std::atomic<uint32_t> lingering{0};   // threads that spin on a queue of theirs and look here too
   std::atomic<uint32_t> scout_word{0};  // futex of a napping scout
 };
@@ -64,8 +65,10 @@ bool satisfied(const Waiting& w) {
 
 void thread_main();
 
-// Under the lock: one more thread to run things, if that can be had.
+// Under the lock: one more thread to run things, if that is needed and can be had.
 Sleeper* wake_candidate(State* s) {
+  // Who is neither asleep nor busy takes the lock next and finds what was put in the lists.
+  if (s->threads > s->sleepers.size() + s->busy.load(std::memory_order_relaxed)) return nullptr;
   if (!s->sleepers.empty()) {
     Sleeper* sleeper = s->sleepers.back();
     s->sleepers.pop_back();
@@ -139,6 +142,7 @@ void run_queue(State* s, Queue* q) {
     if (q->helped.load(std::memory_order_relaxed) != helped) break;
     if (!more) break;
   }
+  s->busy.fetch_sub(1, std::memory_order_relaxed);
   q->state.store(kIdle, std::memory_order_seq_cst);
   leave(q);
   queue_release(q);
@@ -206,12 +210,15 @@ void thread_main() {
     Job* job;
     Queue* queue;
     if (take(s, &job, &queue)) {
+      s->busy.fetch_add(1, std::memory_order_relaxed);
       Sleeper* other = nullptr;
       if ((!s->ready.empty() || !s->jobs.empty()) && !s->scouting) other = wake_candidate(s);
       lock.unlock();
       wake(other);
       if (job) {
-        if (job_run(job, false)) finish_job(job->queue);
+        bool last = job_run(job, false);
+        s->busy.fetch_sub(1, std::memory_order_relaxed);
+        if (last) finish_job(job->queue);
         job_release(job);
       } else {
         run_queue(s, queue);

@@ -279,21 +279,13 @@ bool parse_sizes(PyObject* value, const uint64_t limits[3], uint32_t out[3], con
   out[0] = out[1] = out[2] = 1;
   if (!value || value == Py_None) return true;
   uint64_t v;
-  if (PyLong_Check(value)) {
-    if (!parse_size(value, &v)) return refuse(std::string(what) + " must be 0 or more, got " + shown(value));
-    if (v > limits[0])
-      return refuse(std::string(what) + " " + shown(value) + " is more than the device's limit " +
-                    std::to_string(limits[0]));
-    out[0] = static_cast<uint32_t>(v);
-    return true;
-  }
   Ref list(PySequence_Fast(value, ""));
   if (!list) {
     PyErr_Clear();
-    return refuse(std::string(what) + " must be up to three whole numbers, got " + shown(value));
+    return refuse(std::string(what) + " must be three whole numbers (x, y, z), got " + shown(value));
   }
   Py_ssize_t n = PySequence_Fast_GET_SIZE(list.get());
-  if (n > 3) return refuse(std::string(what) + " has at most three dimensions, got " + shown(value));
+  if (n != 3) return refuse(std::string(what) + " must be three whole numbers (x, y, z), got " + shown(value));
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(list.get(), i);
     if (!parse_size(item, &v))

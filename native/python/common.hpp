@@ -109,7 +109,7 @@ struct ProgramObject {
 };
 extern PyTypeObject* Program_Type;
 
-// Sizes: None is (1, 1, 1); up to three whole numbers. Raises LaunchError. `groups`: against limits.groups, may be 0.
+// Sizes: None is (1, 1, 1); else three whole numbers. Raises LaunchError. `groups`: against limits.groups, may be 0.
 bool parse_groups(PyObject* value, const Limits& limits, uint32_t out[3]);
 bool parse_items(PyObject* value, const Limits& limits, uint32_t out[3]);
 // Groups x items that the program allows (a plain function runs once).

@@ -409,8 +409,8 @@ def test_thousands_of_submits_behind_a_wait_lose_nothing(dev, kind):
 @needs("queues", "computes", "native")
 @pytest.mark.slow
 def test_a_hundred_thousand_launches_behind_a_wait_all_run(fresh, fresh_kernels):
-    gate, value = fresh.signal_t(), fresh.next_timeline()
     out = filled(fresh, [0])
+    gate, value = fresh.signal_t(), fresh.next_timeline()
     fresh.hw_compute_queue_t().wait(gate, 1).signal(fresh.timeline_signal, value).submit(fresh)
     program, buf = fresh_kernels.increment, out._buf
     for _ in range(100_000):
