@@ -352,7 +352,7 @@ def test_a_free_on_a_lost_device_does_nothing(dev):
 
 
 KERNEL = """
-def put(group, items, out: "i32*", n: "i32", value: "i32"):
+def put(launch, out: "i32*", n: "i32", value: "i32"):
     for index in range(n):
         out[index] = value
 """

@@ -113,11 +113,11 @@ class Worker:
     def exec(self, prg, kernargs, groups, items):
         args = prg.arguments(kernargs)
         for z, y, x in itertools.product(*map(range, reversed(groups))):
-            prg.function((x, y, z), items, *args)
+            prg.function(((x, y, z), groups, items), *args)
 
 
 class MiniProgram(HCQProgram):
-    """A kernel is `def name(group, items, out: "f32*", n: "i32")`: called once a work-group, buffers then values."""
+    """A kernel is `def name(launch, out: "f32*", n: "i32")`, run for each group; launch is (group, groups, items)."""
 
     def __init__(self, dev, name, lib):
         if hashlib.sha256(lib[32:]).digest() != lib[:32]:
@@ -187,7 +187,7 @@ class MiniDevice(HCQCompiled):
         return self.workers[name]
 
     def reaches(self, buf) -> bool:
-        return True  # all memory is the host's
+        return buf.device.partition(":")[0] == self.dname.partition(":")[0]  # each other's: all is the host's
 
     def _close(self) -> None:
         super()._close()

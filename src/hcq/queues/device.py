@@ -245,16 +245,14 @@ class HCQCompiled(Compiled):
 
     def wait_for(self, pairs: Iterable[tuple[Any, int]]) -> None:
         """Wait until all (signal, value) that this device's work sets are reached; raises like synchronize."""
-        since = time.monotonic()
-        deadline = since + config.TIMEOUT_MS() / 1000
+        patience = _Patience(self)
         for signal, value in pairs:
             while True:
                 try:
-                    signal.wait(value, max(1.0, (deadline - time.monotonic()) * 1000))
+                    signal.wait(value, patience.slice_ms())
                     break
                 except SignalTimeout as error:
-                    self._ran_out(error, since)
-                    deadline = time.monotonic() + config.TIMEOUT_MS() / 1000
+                    patience.ran_out(error)
 
     async def idle(self) -> None:
         """Await what synchronize waits for; raises the same, without a deadline."""
@@ -272,17 +270,6 @@ class HCQCompiled(Compiled):
             if self._publishing is not None and self._publishing[0] == threading.get_ident():
                 value = self._publishing[1] - 1  # a finalizer in the middle of our own submit
         return [(signal, value), *self._unfinished()]
-
-    def _ran_out(self, error: SignalTimeout, since: float) -> None:
-        # Standing at a wait is no failure, and raises. A command may run longer, but not for ever.
-        at_waits = faults.standing(self)
-        if at_waits or not self._unfinished():
-            said = f"{self.dname} did not become idle: {'; '.join(at_waits)}" if at_waits else str(error)
-            raise SignalTimeout(said) from error
-        limit = config.KERNEL_TIMEOUT_MS() / 1000
-        if limit and time.monotonic() - since >= limit:
-            self.lose(f"a command ran for more than {limit:g} s", faults.running(self))
-            self.check_usable()
 
     def _after_wait(self) -> None:
         self.check_usable()
@@ -366,6 +353,45 @@ class HCQCompiled(Compiled):
         for lane in self.lanes:
             lane.under_way.clear()
         self.kernargs.free()
+
+
+class _Patience:
+    """How long a host thread waits for a device: HCQ_TIMEOUT_MS while a queue stands at a wait, which is no failure;
+    HCQ_KERNEL_TIMEOUT_MS while nothing but a command runs. Progress is seen submit by submit.
+    """
+
+    def __init__(self, device: HCQCompiled) -> None:
+        self.device = device
+        self.limit = config.KERNEL_TIMEOUT_MS() / 1000
+        self.deadline = time.monotonic() + config.TIMEOUT_MS() / 1000
+        self.started = time.monotonic()
+        self.seen = self._progress()
+
+    def slice_ms(self) -> float:
+        """Milliseconds to wait before the next look at what the queues do."""
+        until = min(self.deadline, self.started + self.limit) if self.limit else self.deadline
+        return max(1.0, (until - time.monotonic()) * 1000)
+
+    def ran_out(self, error: SignalTimeout) -> None:
+        """Raise what the end of a slice means, if anything."""
+        now, device = time.monotonic(), self.device
+        at_waits = faults.standing(device)
+        if at_waits or not device._unfinished():
+            if now >= self.deadline:
+                said = f"{device.dname} did not become idle: {'; '.join(at_waits)}" if at_waits else str(error)
+                raise SignalTimeout(said) from error
+            self.started = now
+            return
+        progress = self._progress()
+        if progress != self.seen:
+            self.seen, self.started = progress, now
+        elif self.limit and now - self.started >= self.limit:
+            device.lose(f"a command ran for more than {self.limit:g} s", faults.running(device))
+            device.check_usable()
+        self.deadline = max(self.deadline, now + config.TIMEOUT_MS() / 1000)
+
+    def _progress(self) -> list[int]:
+        return [lane.signal.value for lane in self.device.lanes]
 
 
 @atexit.register

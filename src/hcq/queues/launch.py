@@ -83,6 +83,8 @@ def check_buffers(device: Any, bufs: Iterable[Any]) -> list[Any]:
             raise LaunchError(
                 f"buffer {index} lives on {owner}, which {device.dname} does not reach: hcq.copy it into a buffer there"
             )
+        if not hasattr(handle, "va_addr"):
+            raise LaunchError(f"buffer {index} is memory of {owner} without an address that {device.dname} could use")
         handles.append(handle)
     return handles
 
