@@ -51,6 +51,18 @@ def test_an_unknown_device_is_a_mistake_and_names_the_nearest():
     assert code == 2 and "'METAL'" in err and "Traceback" not in err and not out
 
 
+def test_a_wrong_variable_is_a_mistake_that_the_doctor_survives():
+    code, out, err = run("devices", HCQ_CPU_THREADS="many")
+    assert code == 2 and "HCQ_CPU_THREADS='many'" in err and not out
+    code, out, _ = run("doctor", HCQ_CPU_THREADS="many")
+    assert code == 0 and "many" in out
+
+
+def test_devices_says_why_there_is_no_default():
+    out = run("devices", HCQ_DEVICE="CLANK")[1]
+    assert "no default device: HCQ_DEVICE=CLANK" in out
+
+
 def test_doctor_shows_no_value_of_a_foreign_variable_and_hides_the_home_directory(tmp_path):
     code, out, err = run("doctor", SECRET_TOKEN="hunter2", HOME=str(tmp_path), HCQ_CPU_THREADS="1", HCQ_LOG="")
     assert code == 0 and not err

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hcq.cli.output import Mistake, worded
+from hcq.cli.output import Mistake, check_environment, worded
 
 app = typer.Typer(
     help="One contract - device, buffer, program, hardware command queue, signal - over every accelerator.",
@@ -33,12 +33,15 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
+@worded
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand != "doctor":  # which is there to show what is wrong
+        check_environment()
 
 
 @app.command()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hcq.cli.output import FAILED, bytes_text, console, print_json
 from hcq.errors import DeviceUnavailable, UnknownDevice
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass
@@ -90,6 +93,17 @@ def _table(rows: list[Row]) -> None:
         out.print(
             "* the default device. HCQ_DEVICE=NAME chooses another; `hcq devices --json` has all there is to know."
         )
+    else:
+        _print_default(out)
+
+
+def _print_default(out: Console) -> None:
+    from hcq import Device
+
+    try:
+        out.print(f"the default device is {Device.DEFAULT}")
+    except Exception as error:  # a driver's bug must not hide the list
+        out.print(f"no default device: {error}")
 
 
 def what(info: dict[str, Any]) -> str:

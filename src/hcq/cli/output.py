@@ -69,9 +69,22 @@ def worded(command: Callable[..., int | None]) -> Callable[..., None]:
             leave(str(error), FAILED)
         except KeyboardInterrupt:
             leave("interrupted", INTERRUPTED)
-        raise typer.Exit(code or DONE)
+        if code:
+            raise typer.Exit(code)
 
     return run
+
+
+def check_environment() -> None:
+    """Raise Mistake where an environment variable of hcq has a value that makes no sense."""
+    from hcq import config
+
+    for variable in config.VARIABLES.values():
+        if callable(variable):
+            try:
+                variable()
+            except ValueError as error:
+                raise Mistake(str(error)) from None
 
 
 def bytes_text(size: int | float | None) -> str:
