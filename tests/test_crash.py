@@ -150,3 +150,27 @@ assert maps() - first < 20, maps() - first
 """
     done = crash(libraries[0], "well", after=after)
     assert (done.returncode, done.stdout, done.stderr) == (0, "survived\n", "")
+
+
+DEVICE = """
+import sys
+import hcq
+dev = hcq.Device[sys.argv[2]]
+prg = dev.runtime("in_group", open(sys.argv[1], "rb").read())
+buf = hcq.empty(4, hcq.dtypes.int32, sys.argv[2])
+prg(buf._buf, global_size=(2, 3, 4), local_size=(3, 1, 1))
+dev.synchronize()
+"""
+
+
+@pytest.mark.parametrize("device", ["CLANG", "CLANG:1"])
+def test_a_crash_in_a_queued_launch_names_its_device(libraries, device):
+    for library in libraries:
+        command = [sys.executable, "-c", DEVICE, str(library), device]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == -signal.SIGSEGV
+        # Groups run side by side: whichever crashes first is named, and no other.
+        expected = (
+            rf"hcq: segmentation fault at address 0x10 in kernel 'in_group' on {device}, group \(1, [012], 2\) of .*"
+        )
+        assert re.fullmatch(expected + "\n", done.stderr)

@@ -6,6 +6,7 @@
 #include "core/program.hpp"
 #include "core/queue_list.hpp"
 #include "core/scheduler.hpp"
+#include "cpu/fault.hpp"
 
 namespace hcq {
 
@@ -44,6 +45,7 @@ void advance(Queue* q, const PacketHeader* h) {
 }
 
 void run_exec_groups(const Job& job, uint64_t first, uint64_t last) {
+  set_running_device(job.queue->device->name.c_str());
   run_groups(*job.program, job.arguments, job.groups, job.items, first, last);
 }
 
@@ -211,6 +213,7 @@ Did run_exec(Queue* q, uint8_t* packet, bool helper) {
   bool timed = flags & kTimed || estimate == 0 || estimate > 2000 || (++q->execs & 15) == 0;
   uint64_t start = timed ? now_ns() : 0, end = 0;
   q->exec_program.store(program, std::memory_order_relaxed);
+  set_running_device(q->device->name.c_str());
   if (total) run_groups(*program, arguments, p->groups, p->items, 0, total);
   if (timed) {
     end = now_ns();

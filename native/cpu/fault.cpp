@@ -111,7 +111,14 @@ void handle(int signal, siginfo_t* info, void* context) {
   Running running = g_running;
   if (running.program) {
     g_running.program = nullptr;  // a fault while reporting, or in the handler before, is not reported again
-    report(signal, info, running);
+    // relaxed: only one thread may get false. Groups on other threads tend to crash alike.
+    static std::atomic<bool> reported{false};
+    if (!reported.exchange(true, std::memory_order_relaxed)) {
+      report(signal, info, running);
+    } else {
+      timespec moment = {0, 100'000'000};  // the process ends soon; not before the first one's line is out
+      nanosleep(&moment, nullptr);
+    }
   }
   const struct sigaction& before = g_before[slot_of(signal)];
   if (before.sa_flags & SA_SIGINFO) {

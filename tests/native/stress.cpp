@@ -15,10 +15,12 @@
 #include "core/queue_list.hpp"
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
+#include "cpu/fault.hpp"
 
 extern "C" void _Py_Dealloc(PyObject*) {}  // retire.cpp can drop Python objects; here there are none
 
 namespace hcq {
+__thread Running g_running __attribute__((tls_model("initial-exec")));  // no kernels of native/cpu here
 // Kernels: the arguments are the address of a counter and the value it must have; groups add to a second counter.
 struct Work {
   uint64_t* sequence;
