@@ -13,8 +13,9 @@ NB_MODULE(_native, m) {
   m.doc() = "Native parts of hcq: signals, queues, the command processor, memory, launches.";
   hcq::prepare_for_fork();
   PyObject* module = m.ptr();
-  if (hcq::init_signal(module) < 0 || hcq::init_device(module) < 0 || hcq::init_program(module) < 0 ||
-      hcq::init_command_queue(module) < 0 || hcq::init_memory(module) < 0)
+  if (hcq::init_signal(module) < 0 || hcq::init_device(module) < 0 || hcq::init_stream(module) < 0 ||
+      hcq::init_timeline_lock(module) < 0 || hcq::init_program(module) < 0 || hcq::init_command_queue(module) < 0 ||
+      hcq::init_memory(module) < 0)
     throw nb::python_error();
   hcq::init_native_functions(m);
   hcq::bind_cpu(m);

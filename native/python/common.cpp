@@ -171,22 +171,6 @@ Waited wait_position(Queue* q, uint64_t position, uint64_t deadline) {
   return wait_until(w, deadline);
 }
 
-std::string describe_signal(const Signal* s) {
-  return "signal #" + std::to_string(s->id) + " (value " +
-         std::to_string(s->memory->value.load(std::memory_order_acquire)) + ")";
-}
-
-std::string describe_queue(Queue* q) {
-  if (!q) return "no queued command is to set it";
-  uint64_t left = q->tail.load(std::memory_order_acquire) - q->done.value.load(std::memory_order_acquire);
-  if (left == 0) return q->name + " is empty";
-  if (Signal* s = q->blocked_signal.load(std::memory_order_relaxed))
-    return q->name + " stands at a wait for " + describe_signal(s) + " to reach " +
-           std::to_string(q->blocked_value.load(std::memory_order_relaxed));
-  if (Program* p = q->exec_program.load(std::memory_order_relaxed)) return q->name + " runs " + p->name;
-  return q->name + " has commands left";
-}
-
 bool reserve(Queue* q, uint64_t units, uint32_t largest, Timeline* timeline) {
   uint64_t deadline = 0;
   for (;;) {

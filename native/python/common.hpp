@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "core/describe.hpp"
 #include "core/device.hpp"
 
 namespace hcq {
@@ -63,10 +64,6 @@ Waited wait_until(const Wait& wait, uint64_t deadline);
 // Waits until queue has completed position.
 Waited wait_position(Queue* queue, uint64_t position, uint64_t deadline);
 uint64_t deadline_after_ms(uint64_t ms);
-// What a queue stands at, in words, for messages.
-std::string describe_queue(Queue* queue);
-std::string describe_signal(const Signal* signal);
-
 // --- objects -------------------------------------------------------------------------------------------------------
 struct SignalObject {
   PyObject_HEAD Signal* signal;
@@ -99,6 +96,8 @@ struct StreamObject {
   PyObject* weakrefs;
 };
 extern PyTypeObject* Stream_Type;
+PyObject* stream_new(PyObject* device, PyObject*);  // dev._stream()
+PyObject* timeline_lock_new(PyObject* device);
 
 struct ProgramObject {
   PyObject_HEAD vectorcallfunc vectorcall;
@@ -121,6 +120,8 @@ bool reserve(Queue* queue, uint64_t units, uint32_t largest, Timeline* timeline)
 
 int init_signal(PyObject* module);
 int init_device(PyObject* module);
+int init_stream(PyObject* module);
+int init_timeline_lock(PyObject* module);
 int init_program(PyObject* module);
 int init_command_queue(PyObject* module);
 

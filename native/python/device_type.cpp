@@ -1,4 +1,4 @@
-// _native.CommandDevice and _native.Stream: a device of native command queues as Python sees it.
+// _native.CommandDevice: a device of native command queues as Python sees it. Streams have a file of their own.
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "python/common.hpp"
@@ -6,7 +6,6 @@
 namespace hcq {
 
 PyTypeObject* Device_Type;
-PyTypeObject* Stream_Type;
 
 bool device_usable(Device* d) {
   if (__builtin_expect(d->generation != g_generation, 0)) {
@@ -35,18 +34,6 @@ Device* device_of(PyObject* object) {
     return nullptr;
   }
   return d;
-}
-
-bool timeline_lock_free(DeviceObject* device) {
-  unsigned long me = PyThread_get_thread_ident();
-  while (device->lock_owner && device->lock_owner != me) {
-    PyThreadState* thread = PyEval_SaveThread();
-    timespec t{0, 20000};
-    nanosleep(&t, nullptr);
-    PyEval_RestoreThread(thread);
-    if (PyErr_CheckSignals() != 0) return false;
-  }
-  return true;
 }
 
 namespace {
@@ -128,10 +115,10 @@ PyObject* synchronize(PyObject* self, PyObject*) {
       waited = PyErr_Occurred() ? Waited::interrupted : drain(d, deadline_after_ms(ms), true, &stuck);
       if (waited == Waited::timeout && !d->fault.load(std::memory_order_acquire)) {
         Signal* s = d->timeline.signal;
-        Queue* setter = stuck ? stuck : s->setter.load(std::memory_order_relaxed);
-        raise("SignalTimeout", d->name + " did not become idle within " + std::to_string(ms) + " ms: " +
-                                   describe_queue(setter) + "; timeline at " + std::to_string(s->memory->value.load()) +
-                                   ", wanted " + std::to_string(d->timeline.next.load() - 1));
+        raise("SignalTimeout", d->name + " did not become idle within " + std::to_string(ms) +
+                                   " ms: " + (stuck ? describe_queue(stuck) : describe_setters(s)) + "; timeline at " +
+                                   std::to_string(s->memory->value.load()) + ", wanted " +
+                                   std::to_string(d->timeline.next.load() - 1));
       }
     }
     Py_DECREF(self);
@@ -274,212 +261,7 @@ PyObject* get_fault(PyObject* self, void*) {
   return d ? PyLong_FromUnsignedLongLong(d->fault.load(std::memory_order_acquire)) : nullptr;
 }
 
-// dev.timeline_lock: a reentrant context manager; launches of other threads wait while it is held.
-struct LockObject {
-  PyObject_HEAD PyObject* device;
-};
-PyTypeObject* Lock_Type;
-
-PyObject* lock_enter(PyObject* self, PyObject*) {
-  DeviceObject* d = cast(reinterpret_cast<LockObject*>(self)->device);
-  if (!timeline_lock_free(d)) return nullptr;
-  d->lock_owner = PyThread_get_thread_ident();
-  ++d->lock_depth;
-  Py_INCREF(self);
-  return self;
-}
-
-PyObject* lock_exit(PyObject* self, PyObject* const*, Py_ssize_t) {
-  DeviceObject* d = cast(reinterpret_cast<LockObject*>(self)->device);
-  if (d->lock_owner != PyThread_get_thread_ident())
-    return PyErr_Format(PyExc_RuntimeError, "timeline_lock is released by a thread that does not hold it");
-  if (--d->lock_depth == 0) d->lock_owner = 0;
-  Py_RETURN_NONE;
-}
-
-void lock_dealloc(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
-  Py_XDECREF(reinterpret_cast<LockObject*>(self)->device);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-PyMethodDef lock_methods[] = {
-    {"__enter__", lock_enter, METH_NOARGS, nullptr},
-    {"acquire", lock_enter, METH_NOARGS, nullptr},
-    {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(lock_exit)), METH_FASTCALL, nullptr},
-    {"release", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(lock_exit)), METH_FASTCALL, nullptr},
-    {nullptr, nullptr, 0, nullptr}};
-PyType_Slot lock_slots[] = {{Py_tp_methods, lock_methods},
-                            {Py_tp_dealloc, reinterpret_cast<void*>(lock_dealloc)},
-                            {Py_tp_doc, const_cast<char*>("Reentrant lock around a device's timeline.")},
-                            {0, nullptr}};
-PyType_Spec lock_spec = {"hcq._native.TimelineLock", sizeof(LockObject), 0,
-                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, lock_slots};
-
-PyObject* get_timeline_lock(PyObject* self, void*) {
-  if (!device_of(self)) return nullptr;
-  auto* lock = reinterpret_cast<LockObject*>(Lock_Type->tp_alloc(Lock_Type, 0));
-  if (!lock) return nullptr;
-  Py_INCREF(self);
-  lock->device = self;
-  return reinterpret_cast<PyObject*>(lock);
-}
-
-// --- streams -------------------------------------------------------------------------------------------------------
-PyObject* make_stream(PyObject* self, PyObject*) {
-  Device* d = device_of(self);
-  if (!d || !device_usable(d)) return nullptr;
-  auto* s = reinterpret_cast<StreamObject*>(Stream_Type->tp_alloc(Stream_Type, 0));
-  if (!s) return nullptr;
-  s->timeline = new Timeline;
-  s->timeline->signal = signal_create(0);
-  s->queue = device_stream(d);
-  s->device = d;
-  device_retain(d);
-  Py_INCREF(self);
-  s->device_object = self;
-  return reinterpret_cast<PyObject*>(s);
-}
-
-void stream_dealloc(PyObject* object) {
-  auto* s = reinterpret_cast<StreamObject*>(object);
-  if (s->weakrefs) PyObject_ClearWeakRefs(object);
-  if (s->device && s->device->generation == g_generation) {
-    // Its queue goes on to the end of what it holds; the device forgets it when that is over.
-    struct Rest {
-      Device* device;
-      Queue* queue;
-      Timeline* timeline;
-    };
-    auto* rest = new Rest{s->device, s->queue, s->timeline};
-    retire(
-        [](void* p) {
-          auto* r = static_cast<Rest*>(p);
-          r->device->make_lock.lock();
-          auto& all = r->device->streams;
-          bool listed = false;
-          for (size_t i = 0; i < all.size(); ++i) {
-            if (all[i] != r->queue) continue;
-            all[i] = all.back();
-            all.pop_back();
-            listed = true;
-            break;
-          }
-          r->device->make_lock.unlock();
-          if (listed) queue_close(r->queue);
-          queue_release(r->queue);
-          signal_release(r->timeline->signal);
-          delete r->timeline;
-          device_release(r->device);
-          delete r;
-        },
-        rest);
-  }
-  Py_XDECREF(s->device_object);
-  PyTypeObject* type = Py_TYPE(object);
-  type->tp_free(object);
-  Py_DECREF(type);
-}
-
-bool stream_usable(StreamObject* s) { return device_usable(s->device); }
-
-// (signal, value) that stands for everything queued on `other` until now.
-bool point_of(PyObject* other, Signal** signal, uint64_t* value) {
-  if (PyObject_TypeCheck(other, Stream_Type)) {
-    auto* o = reinterpret_cast<StreamObject*>(other);
-    *signal = o->timeline->signal;
-    *value = o->timeline->next.load(std::memory_order_acquire) - 1;
-    return true;
-  }
-  if (PyObject_TypeCheck(other, Device_Type)) {
-    Device* d = device_of(other);
-    if (!d) return false;
-    *signal = d->timeline.signal;
-    *value = d->timeline.next.load(std::memory_order_acquire) - 1;
-    return true;
-  }
-  PyObject* pair_signal;
-  if (PyTuple_Check(other) && PyTuple_GET_SIZE(other) == 2) {
-    pair_signal = PyTuple_GET_ITEM(other, 0);
-    *signal = signal_of(pair_signal);
-    return *signal && parse_u64(PyTuple_GET_ITEM(other, 1), value, "the value of a signal");
-  }
-  PyErr_Format(PyExc_TypeError, "wait takes a stream, a device of command queues or (signal, value), not %.100s",
-               Py_TYPE(other)->tp_name);
-  return false;
-}
-
-PyObject* stream_wait(PyObject* self, PyObject* other) {
-  auto* s = reinterpret_cast<StreamObject*>(self);
-  Signal* signal;
-  uint64_t value;
-  if (!stream_usable(s) || !point_of(other, &signal, &value)) return nullptr;
-  if (!reserve(s->queue, 1, 1, nullptr)) return nullptr;
-  auto* p = reinterpret_cast<SignalPacket*>(queue_write(s->queue, 1));
-  p->header = {PacketType::wait, 1, kEndOfSubmit, ++s->queue->records};
-  p->signal = signal;
-  p->value = value;
-  queue_publish(s->queue);
-  s->queue->produce.unlock();
-  doorbell(s->queue);
-  Py_INCREF(self);
-  return self;
-}
-
-PyObject* stream_synchronize(PyObject* self, PyObject*) {
-  auto* s = reinterpret_cast<StreamObject*>(self);
-  if (!stream_usable(s)) return nullptr;
-  uint64_t ms = config_number("TIMEOUT_MS");
-  if (PyErr_Occurred()) return nullptr;
-  Waited waited = wait_position(s->queue, s->queue->tail.load(std::memory_order_acquire), deadline_after_ms(ms));
-  if (waited == Waited::interrupted) return nullptr;
-  if (waited == Waited::timeout)
-    return raise("SignalTimeout",
-                 "stream did not finish within " + std::to_string(ms) + " ms: " + describe_queue(s->queue));
-  run_retired();
-  if (uint64_t error = s->device->fault.load(std::memory_order_acquire)) return raise_fault(error);
-  if (uint64_t error = s->device->reported.exchange(0, std::memory_order_acq_rel)) return raise_fault(error);
-  Py_RETURN_NONE;
-}
-
-PyObject* stream_device(PyObject* self, void*) {
-  PyObject* d = reinterpret_cast<StreamObject*>(self)->device_object;
-  Py_INCREF(d);
-  return d;
-}
-
-PyMethodDef stream_methods[] = {
-    {"wait", stream_wait, METH_O,
-     "wait(other)\n--\n\nWhat is queued on this stream from now on starts after everything queued so far on `other`, "
-     "a\n"
-     "stream or a device. Returns the stream; doesn't block."},
-    {"synchronize", stream_synchronize, METH_NOARGS,
-     "synchronize()\n--\n\nReturn when all that was queued on this stream has finished. Raises what failed."},
-    {nullptr, nullptr, 0, nullptr}};
-PyObject* stream_position(PyObject* self, void*) {
-  auto* s = reinterpret_cast<StreamObject*>(self);
-  return Py_BuildValue("(NK)", signal_object(s->timeline->signal),
-                       static_cast<unsigned long long>(s->timeline->next.load(std::memory_order_acquire) - 1));
-}
-
-PyGetSetDef stream_getset[] = {
-    {"device", stream_device, nullptr, "The device.", nullptr},
-    {"position", stream_position, nullptr,
-     "(signal, value), reached once all work given to the stream until now is over.", nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyMemberDef stream_members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(StreamObject, weakrefs), READONLY, nullptr},
-                                {nullptr, 0, 0, 0, nullptr}};
-PyType_Slot stream_slots[] = {
-    {Py_tp_dealloc, reinterpret_cast<void*>(stream_dealloc)},
-    {Py_tp_methods, stream_methods},
-    {Py_tp_getset, stream_getset},
-    {Py_tp_members, stream_members},
-    {Py_tp_doc,
-     const_cast<char*>("An ordered lane of launches and copies on a device, beside the device's own order.")},
-    {0, nullptr}};
-PyType_Spec stream_spec = {"hcq._native.Stream", sizeof(StreamObject), 0,
-                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, stream_slots};
+PyObject* get_timeline_lock(PyObject* self, void*) { return device_of(self) ? timeline_lock_new(self) : nullptr; }
 
 // --- copies --------------------------------------------------------------------------------------------------------
 PyObject* enqueue_copy(PyObject* self, PyObject* const* args, Py_ssize_t count) {
@@ -554,7 +336,7 @@ PyMethodDef methods[] = {
     {"enqueue_copy", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(enqueue_copy)), METH_FASTCALL,
      "enqueue_copy(dest, src, nbytes, stream=None)\n--\n\nQueue a copy between two addresses after everything queued\n"
      "so far (or on the stream). Returns its timeline value; doesn't wait."},
-    {"_stream", make_stream, METH_NOARGS, "_stream()\n--\n\nA new stream."},
+    {"_stream", stream_new, METH_NOARGS, "_stream()\n--\n\nA new stream."},
     {"_shut", close, METH_NOARGS, "_shut()\n--\n\nMarks the device closed; the driver has synchronized before."},
     {"_lose", lose, METH_VARARGS, "_lose(command, message, token)\n--\n\nMarks the device lost."},
     {"_inject", inject, METH_VARARGS,
@@ -583,11 +365,7 @@ PyType_Spec spec = {"hcq._native.CommandDevice", sizeof(DeviceObject), 0,
 
 int init_device(PyObject* module) {
   Device_Type = reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &spec, nullptr));
-  Stream_Type = reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &stream_spec, nullptr));
-  Lock_Type = reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &lock_spec, nullptr));
-  if (!Device_Type || !Stream_Type || !Lock_Type) return -1;
-  if (PyModule_AddType(module, Device_Type) < 0) return -1;
-  return PyModule_AddType(module, Stream_Type);
+  return Device_Type ? PyModule_AddType(module, Device_Type) : -1;
 }
 
 }  // namespace hcq

@@ -61,8 +61,7 @@ nb::list queues_report() {
 }  // namespace
 
 void init_native_functions(nb::module_& m) {
-  m.def(
-      "process_generation", [] { return g_generation; }, "Raised in every forked child.");
+  m.def("process_generation", [] { return g_generation; }, "Raised in every forked child.");
   m.def("fault_info", fault_info, nb::arg("error"),
         "What is known of a fault: (device, command, message, token) or None.");
   m.def("async_register", register_async, nb::arg("signal"), nb::arg("value"), nb::arg("descriptor"), nb::arg("token"),
@@ -91,8 +90,7 @@ void init_native_functions(nb::module_& m) {
   m.def("set_queue_limit", queue_set_limit, nb::arg("bytes"), "Bytes of commands a queue may hold.");
   m.def("drain", drain_all, nb::arg("seconds"), "Wait for queued work of all queues; False when time ran out.");
   m.def("queues", queues_report, "(name, published, completed, what it stands at) of every open queue.");
-  m.def(
-      "run_retired", [] { run_retired(); }, "Release what queued work no longer uses.");
+  m.def("run_retired", [] { run_retired(); }, "Release what queued work no longer uses.");
 }
 
 }  // namespace hcq

@@ -180,7 +180,7 @@ PyObject* wait(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
     raise("SignalTimeout", "signal #" + std::to_string(s->id) + ": waited " + std::to_string(ms) + " ms for value " +
                                std::to_string(wanted) + ", saw " +
                                std::to_string(s->memory->value.load(std::memory_order_acquire)) + "; " +
-                               describe_queue(s->setter.load(std::memory_order_relaxed)));
+                               describe_setters(s));
   }
   Py_DECREF(self);
   return result;
