@@ -122,3 +122,31 @@ def test_cache_clear_empties_it_without_asking_a_pipe(kept):
 def test_explaining_a_file_that_is_not_there_is_a_mistake(tmp_path):
     code, _, err = run("cache", "explain", str(tmp_path / "missing.c"))
     assert code == 2 and "missing.c" in err and "Traceback" not in err
+
+
+def test_cache_explain_tells_a_hit_from_a_changed_source(kept, tmp_path):
+    source = tmp_path / "kernel.c"
+    source.write_text("void f(int *x) { *x = 1; }")
+    body = "import sys, hcq; hcq.Device['CLANG'].program('f', open(sys.argv[1]).read())"
+    subprocess.run([sys.executable, "-c", body, str(source)], check=True, timeout=60, env={**os.environ, **kept})
+    code, out, _ = run("cache", "explain", str(source), "--device", "CLANG", **kept)
+    assert code == 0 and out.startswith("CLANG: hit: on disk")
+    source.write_text("void f(int *x) { *x = 2; }")
+    code, out, _ = run("cache", "explain", str(source), "--device", "CLANG", "--json", **kept)
+    found = json.loads(out)
+    assert code == 0 and not found["hit"] and found["changed"] == ["source"]
+
+
+def test_bench_hands_its_arguments_to_the_benchmarks_of_the_checkout():
+    code, out, err = run("bench", "--list")
+    assert code == 0 and "launch" in out, err
+
+
+def test_conformance_lists_promises_without_a_test():
+    code, out, _ = run("conformance", "--list")
+    assert code == 0 and "promises:" in out
+
+
+def test_conformance_hands_further_arguments_to_pytest_and_its_exit_code_on():
+    code, out, err = run("conformance", "--device", "CLANG", "--", "-k", "no_test_is_called_so")
+    assert code == 5 and "deselected" in out, err
