@@ -62,7 +62,9 @@ class ClangCompiler(Compiler):
 
 @functools.lru_cache(maxsize=8)
 def _identity(found: Toolchain) -> str:
-    version = tool_version(found.path, found.version)
+    # A program that runs another one, such as ccache, doesn't change when that does: asked once a process.
+    is_wrapper = len(found.command) > 1 and not found.is_zig
+    version = found.version() if is_wrapper else tool_version(found.path, found.version)
     return " ".join((version, *found.flags()))
 
 

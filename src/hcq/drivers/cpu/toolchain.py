@@ -66,7 +66,7 @@ class Toolchain(NamedTuple):
     @property
     def is_zig(self) -> bool:
         """Whether it is Zig's C compiler, which wants flags of its own."""
-        return len(self.command) > 1 and self.command[-1] == "cc"
+        return self.command[-1] == "cc" and os.path.basename(self.path).startswith(("zig", "python"))
 
     def flags(self) -> tuple[str, ...]:
         """What this compiler is given besides the common flags."""
