@@ -4,13 +4,13 @@ import asyncio
 import threading
 
 import pytest
-from third_party.manual import ManualDevice, ManualStrict32
+from third_party.manual import ManualDevice, ManualNative, ManualStrict32
 
 from hcq.errors import DeviceLost, SignalTimeout
 from hcq.queues.device import HCQCompiled
 
 
-@pytest.fixture(params=[ManualDevice, ManualStrict32])
+@pytest.fixture(params=[ManualDevice, ManualStrict32, ManualNative])
 def dev(request):
     device = request.param()
     yield device
@@ -47,10 +47,6 @@ def test_reserving_a_value_is_atomic(dev):
 
 
 def test_work_of_many_threads_and_both_queues_sets_the_values_in_order(dev):
-    seen = []
-    set_value = type(dev.timeline_signal)._set_value
-    dev.timeline_signal._set_value = lambda value: (seen.append(value), set_value(dev.timeline_signal, value))
-
     def launch(kind):
         for _ in range(50):
             work(dev, kind)
@@ -66,7 +62,7 @@ def test_work_of_many_threads_and_both_queues_sets_the_values_in_order(dev):
         thread.join()
     dev.run()
     dev.synchronize()
-    assert seen == list(range(1, 201))
+    assert [value for signal, value in dev.signalled if signal is dev.timeline_signal] == list(range(1, 201))
 
 
 def test_a_value_is_reserved_before_the_submit(dev):

@@ -23,6 +23,17 @@ nb::object fault_info(uint64_t error) {
   return nb::make_tuple(f.device, f.command, f.message, f.token);
 }
 
+// For drivers whose queues are not native: a failure, and signals that will not get their values because of it.
+uint64_t record_fault(std::string device, std::string command, std::string message, uint64_t token) {
+  return fault_record(Fault{std::move(device), std::move(command), std::move(message), token});
+}
+
+void fail_signal(nb::handle signal, uint64_t error, uint64_t first, uint64_t last) {
+  Signal* s = signal_of(signal.ptr());
+  if (!s) throw nb::python_error();
+  signal_fail(*s->memory, error, first, last);
+}
+
 void register_async(nb::handle signal, uint64_t value, int descriptor, uint64_t token) {
   Signal* s = signal_of(signal.ptr());
   if (!s) throw nb::python_error();
@@ -64,6 +75,10 @@ void init_native_functions(nb::module_& m) {
   m.def("process_generation", [] { return g_generation; }, "Raised in every forked child.");
   m.def("fault_info", fault_info, nb::arg("error"),
         "What is known of a fault: (device, command, message, token) or None.");
+  m.def("fault_record", record_fault, nb::arg("device"), nb::arg("command"), nb::arg("message"), nb::arg("token"),
+        "Note a failure; gives the error word for signals. token: a number of the Python side's, or 0.");
+  m.def("signal_fail", fail_signal, nb::arg("signal"), nb::arg("error"), nb::arg("first"), nb::arg("last"),
+        "Mark the values first..last of a signal as never coming, and wake whoever waits.");
   m.def("async_register", register_async, nb::arg("signal"), nb::arg("value"), nb::arg("descriptor"), nb::arg("token"),
         "When the signal reaches value (or fails), queue token for async_take and write 8 bytes to the descriptor.");
   m.def("async_take", async_take, nb::arg("descriptor"), "Tokens that are due, and forget them.");

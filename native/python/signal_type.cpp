@@ -139,6 +139,16 @@ PyObject* get_address(PyObject* self, void*) {
   return s ? PyLong_FromUnsignedLongLong(reinterpret_cast<uint64_t>(s->memory)) : nullptr;
 }
 
+// Who is to set a signal, in words. Queues of drivers in Python are not known here: hcq.queues.faults names them.
+std::string describe_setter(PyObject* object, const Signal* s) {
+  if (s->setter.load(std::memory_order_relaxed)) return describe_setters(s);
+  Ref module(PyImport_ImportModule("hcq.queues.faults"));
+  Ref text(module ? PyObject_CallMethod(module.get(), "setters", "O", object) : nullptr);
+  const char* words = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  if (!words) PyErr_Clear();
+  return words && *words ? words : describe_setters(s);
+}
+
 PyObject* wait(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Signal* s = signal_of(self);
   if (!s) return nullptr;
@@ -180,7 +190,7 @@ PyObject* wait(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
     raise("SignalTimeout", "signal #" + std::to_string(s->id) + ": waited " + std::to_string(ms) + " ms for value " +
                                std::to_string(wanted) + ", saw " +
                                std::to_string(s->memory->value.load(std::memory_order_acquire)) + "; " +
-                               describe_setters(s));
+                               describe_setter(self, s));
   }
   Py_DECREF(self);
   return result;

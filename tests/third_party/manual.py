@@ -7,7 +7,7 @@ from collections import deque
 from hcq.errors import DeviceLost
 from hcq.queues.command_queue import HWComputeQueue, HWCopyQueue
 from hcq.queues.device import HCQCompiled
-from hcq.queues.signal import PythonSignal
+from hcq.queues.signal import HCQSignal, PythonSignal
 
 
 class Words:
@@ -46,14 +46,15 @@ class ManualCopyQueue(Words, HWCopyQueue):
 
 
 class ManualDevice(HCQCompiled):
-    def __init__(self, device="MANUAL"):
+    def __init__(self, device="MANUAL", signal_t=PythonSignal, comp_queue_t=ManualComputeQueue):
         self.rings = {"COMPUTE": deque(), "COPY": deque()}
         self.ran = []  # what was run besides signals and waits
         self.room = 10_000
         self.refuse = None
         self.submits = 0
+        self.signalled = []
         self.after_submit = lambda: None
-        super().__init__(device, None, None, None, None, PythonSignal, ManualComputeQueue, ManualCopyQueue)
+        super().__init__(device, None, None, None, None, signal_t, comp_queue_t, ManualCopyQueue)
 
     def run(self, *lanes):
         """Run what can be run, on these lanes or all; returns whether anything was."""
@@ -76,6 +77,7 @@ class ManualDevice(HCQCompiled):
                 return True
         elif what == "signal":
             args[0].value = args[1]
+            self.signalled.append(tuple(args))
         elif what == "timestamp":
             args[0]._set_timestamp(args[0].timestamp + 1)
         else:
@@ -84,12 +86,24 @@ class ManualDevice(HCQCompiled):
         return True
 
 
+class NarrowComputeQueue(ManualComputeQueue):
+    signal_bits = 32
+
+
 class ManualStrict32(ManualDevice):
     """Its queues compare 32 bits, and refuse what has more."""
 
-    signal_bits = 32
+    def __init__(self, device="MANUAL"):
+        super().__init__(device, comp_queue_t=NarrowComputeQueue)
 
     def step(self, ring):
         if ring and ring[0][0] in ("signal", "wait") and ring[0][2] >= 2**32:
             raise AssertionError(f"{ring[0]} has more than 32 bits")
         return super().step(ring)
+
+
+class ManualNative(ManualDevice):
+    """Its signals are the native ones, as those of a driver whose hardware writes memory."""
+
+    def __init__(self, device="MANUAL"):
+        super().__init__(device, signal_t=HCQSignal)

@@ -81,6 +81,9 @@ class HWCommandQueue:
     lane_name: ClassVar[str] = ""
     """Which of a device's hardware queues takes this: submits with the same name run in order."""
 
+    signal_bits: ClassVar[int] = 64
+    """How many bits of a signal's value the queue sets and compares: 64 or 32."""
+
     q: list[Any]
     cmds_offset: list[int]
     cmds_len: list[int]
@@ -117,14 +120,14 @@ class HWCommandQueue:
     @hcq_command
     def signal(self, signal: Any, value: int) -> tuple[Any, ...]:
         """Set `signal` to `value` once all commands before have finished, their writes visible."""
-        used = check_signal(signal), check_value(value)
+        used = check_signal(signal), check_value(value, self.signal_bits)
         self._signal(*used)
         return used
 
     @hcq_command
     def wait(self, signal: Any, value: int) -> tuple[Any, ...]:
         """Go on once `signal` is at least `value`, compared unsigned."""
-        used = check_signal(signal), check_value(value)
+        used = check_signal(signal), check_value(value, self.signal_bits)
         self._wait(*used)
         return used
 
@@ -142,7 +145,7 @@ class HWCommandQueue:
         old_signal, old_value = self._arguments(cmd_idx, "signal")
         new = (
             old_signal if signal is None else check_signal(signal),
-            old_value if value is None else check_value(value),
+            old_value if value is None else check_value(value, self.signal_bits),
         )
         self._update_signal(cmd_idx, signal, value)
         return self._replace(cmd_idx, new)
@@ -152,7 +155,7 @@ class HWCommandQueue:
         old_signal, old_value = self._arguments(cmd_idx, "wait")
         new = (
             old_signal if signal is None else check_signal(signal),
-            old_value if value is None else check_value(value),
+            old_value if value is None else check_value(value, self.signal_bits),
         )
         self._update_wait(cmd_idx, signal, value)
         return self._replace(cmd_idx, new)
@@ -269,6 +272,9 @@ class HWCommandQueue:
         return self
 
     def _check_device(self, dev: HCQCompiled) -> None:
+        process.check(self._generation, "this queue")
+        if not hasattr(dev, "hw_compute_queue_t"):
+            raise TypeError(f"expected a device with command queues, such as Device['CPU'], not {dev!r}")
         dev.check_usable()
         if not isinstance(self, tuple(t for t in (dev.hw_compute_queue_t, dev.hw_copy_queue_t) if t is not None)):
             raise TypeError(f"{dev.dname} takes queues of its own kinds, not a {type(self).__name__}")

@@ -57,8 +57,8 @@ class HCQCompiled(Compiled):
     """A device whose work goes through command queues, ordered by its timeline.
 
     The timeline is a signal and the value that the next piece of work will set it to: work waits for the value before
-    its own and sets its own when done. A driver calls `__init__`, gives its queue classes, and overrides `_close`,
-    `signal_bits` and `reaches` as needed. When a command fails it calls `lose`.
+    its own and sets its own when done. A driver calls `__init__`, gives its queue classes, and overrides `_close`
+    and `reaches` as needed. When a command fails it calls `lose`.
 
     - `signal_t(value=0)`, `hw_compute_queue_t()`, `hw_copy_queue_t()` (None where there is none) make signals, queues;
     - `timeline_signal`, `timeline_value`: the device is idle when the signal is at least `timeline_value - 1`. Clients
@@ -70,9 +70,6 @@ class HCQCompiled(Compiled):
 
     devices: ClassVar[_Devices] = _known
     """The open devices of this class and its subclasses, in this process, in the order of their opening."""
-
-    signal_bits: ClassVar[int] = 64
-    """How many bits of a signal's value the device's queues compare: 64 or 32."""
 
     lost: DeviceLost | None = None
     """Why the device is lost; None while it is well."""
@@ -96,6 +93,7 @@ class HCQCompiled(Compiled):
         self.signal_t = signal_t
         self.hw_compute_queue_t = comp_queue_t
         self.hw_copy_queue_t = copy_queue_t
+        self._narrow = comp_queue_t.signal_bits == 32
         self.lanes: tuple[Lane, ...] = ()
         self._lanes: dict[str, Lane] = {}
         self.kernargs = Kernargs(self)
@@ -171,7 +169,7 @@ class HCQCompiled(Compiled):
         kind().wait(signal, value - 1).signal(signal, value).submit(self)
 
     def _stay_in_32_bits(self) -> None:
-        if self.signal_bits == 32 and self.timeline_value >= _LAST_32_BITS:
+        if self._narrow and self.timeline_value >= _LAST_32_BITS:
             self.synchronize()
 
     def _fresh_signal(self) -> Any:
@@ -277,7 +275,7 @@ class HCQCompiled(Compiled):
         for lane in self.lanes:
             lane.collect()
         profile.collect(self)
-        if self.signal_bits == 32:
+        if self._narrow:
             self._wrap()
         if dropped is not None:
             raise faults.again(dropped)
@@ -353,6 +351,9 @@ class HCQCompiled(Compiled):
         for lane in self.lanes:
             lane.under_way.clear()
         self.kernargs.free()
+        staging = getattr(self.allocator, "staging", None)
+        if staging is not None:
+            staging.free()
 
 
 class _Patience:

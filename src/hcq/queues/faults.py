@@ -24,10 +24,15 @@ _causes: dict[int, BaseException] = {}
 
 def timed_out(signal: Any, wanted: int) -> SignalTimeout:
     """The error for a wait that ran out: the signal, what was wanted and seen, and who was to set it."""
-    setters = list(_setters(signal))
-    who = "; ".join(setters[:_MOST]) if setters else "no queue was given a command to set it"
-    more = f"; and {len(setters) - _MOST} more" if len(setters) > _MOST else ""
-    return SignalTimeout(f"{signal!r} did not reach {wanted}: it has {signal.value}; {who}{more}")
+    who = setters(signal) or "no queued command is to set it"
+    return SignalTimeout(f"{signal!r}: waited for value {wanted}, saw {signal.value}; {who}")
+
+
+def setters(signal: Any) -> str:
+    """Who of the queues of Python drivers is to set the signal, in words; empty where none. Native code asks this."""
+    found = list(_setters(signal))
+    more = [f"and {len(found) - _MOST} more"] if len(found) > _MOST else []
+    return "; ".join([*found[:_MOST], *more])
 
 
 def lost(device: str, cause: BaseException | str, command: str | None = None) -> DeviceLost:
@@ -74,6 +79,18 @@ def from_native(error: int) -> DeviceLost:
 def raise_fault(error: int) -> NoReturn:
     """Raise what a native fault record stands for."""
     raise from_native(error)
+
+
+def native_word(error: DeviceLost) -> int:
+    """The error word that stands for `error` on native signals; the same for the same object."""
+    from hcq import _native
+
+    word: int = error.__dict__.get("_native_word", 0)
+    if not word:
+        token = keep_cause(error.cause) if isinstance(error.cause, BaseException) else 0
+        word = _native.fault_record(error.device or "", error.command or "", str(error.cause or error), token)
+        error.__dict__["_native_word"] = word
+    return word
 
 
 def standing(device: Any) -> list[str]:

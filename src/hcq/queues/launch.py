@@ -22,13 +22,20 @@ Dims = tuple[int, int, int]
 
 ONE: Dims = (1, 1, 1)
 VALUE_TYPES = {
-    **dict(zip(("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"), "bBhHiIqQ", strict=True)),
-    "f16": "e",
-    "f32": "f",
-    "f64": "d",
-    "boolean": "?",
+    "i8": ("b", "int8"),
+    "u8": ("B", "uint8"),
+    "i16": ("h", "int16"),
+    "u16": ("H", "uint16"),
+    "i32": ("i", "int32"),
+    "u32": ("I", "uint32"),
+    "i64": ("q", "int64"),
+    "u64": ("Q", "uint64"),
+    "f16": ("e", "float16"),
+    "f32": ("f", "float32"),
+    "f64": ("d", "float64"),
+    "boolean": ("?", "bool"),
 }
-"""The types of value parameters that a library may record, with their codes in the struct module."""
+"""The types of value parameters that a library may record: codes of the struct module, and NumPy's names."""
 
 VALUE_MIN = -(2**31)
 VALUE_MAX = 2**32 - 1
@@ -149,11 +156,11 @@ def _value(index: int, value: Any) -> tuple[bytes, int]:
 
 
 def _typed_value(index: int, value: Any, kind: str) -> tuple[bytes, int]:
-    code = VALUE_TYPES[kind]
+    code, dtype = VALUE_TYPES[kind]
     size = struct.calcsize(code)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.generic):
-        if value.dtype.str[1:] != f"{'b' if code == '?' else kind[0]}{size}":
+        if value.dtype.name != dtype:
             raise LaunchError(f"value {index} is {_shown(value)}: the parameter is {kind}")
         return value.tobytes(), size
     floating = kind[0] == "f"

@@ -7,6 +7,7 @@ here: the commands that set and wait for signals (command_queue), and who is nam
 from __future__ import annotations
 
 import abc
+import ctypes
 import itertools
 import operator
 import threading
@@ -19,6 +20,8 @@ from hcq.runtime import process
 
 if TYPE_CHECKING:
     from decimal import Decimal
+
+    from hcq.errors import DeviceLost
 
 _SPINS = 20
 _FIRST_NAP = 20e-6
@@ -88,6 +91,7 @@ class PythonSignal:
         """Await that the value is at least `value`, spending no thread on it. Raises like `wait`, with no deadline."""
         import asyncio  # whoever awaits has it already; importing it takes as long as all the rest of hcq
 
+        process.check(self._generation, "this signal")
         wanted = check_value(value)
         nap, growing, longest = _AWAIT_NAPS
         while not self.is_reached(wanted):
@@ -147,11 +151,11 @@ class PythonSignal:
         return f"<{type(self).__name__} {self._id}, value {self._get_value()}>"
 
 
-def check_value(value: Any) -> int:
-    """A signal's value: a whole number of 64 bits, unsigned."""
+def check_value(value: Any, bits: int = 64) -> int:
+    """A signal's value: a whole number of that many bits, unsigned."""
     number = operator.index(value)
-    if not 0 <= number <= _FOREVER:
-        raise ValueError(f"{value} is not a signal's value: expected 0 to 2^64-1")
+    if not 0 <= number < 1 << bits:
+        raise ValueError(f"{value} is not a signal's value here: expected 0 to 2^{bits}-1")
     return number
 
 
@@ -184,6 +188,14 @@ class HCQSignal(_native.Signal, metaclass=abc.ABCMeta):
         if state == _FAILED:
             faults.raise_fault(_native.signal_error(self))
         return bool(state == _REACHED)
+
+    def fail(self, cause: DeviceLost, first: int, last: int = _FOREVER) -> None:
+        """Mark the values `first` to `last` as never coming: whoever waits for one gets `cause`. For drivers."""
+        _native.signal_fail(self, faults.native_word(cause), first, last)
+
+    def _set_timestamp(self, microseconds: Decimal) -> None:
+        """What a time-stamp command of a driver in Python does; hardware writes ns into the signal's second word."""
+        ctypes.c_uint64.from_address(self.value_addr + 8).value = int(microseconds * 1000)
 
 
 HCQSignal.register(PythonSignal)

@@ -39,6 +39,7 @@ class Stream:
     @property
     def position(self) -> tuple[Any, int]:
         """(signal, value) that is reached once all work given to the stream until now is over."""
+        self.device.check_usable()  # before the lock: in a forked child nobody would release it
         with self._lock:
             return self.signal, self._value
 
@@ -54,6 +55,7 @@ class Stream:
         else:
             with other.timeline_lock:
                 pair = other.timeline_signal, other.timeline_value - 1
+        self.device.check_usable()
         with self._lock:
             self._waits.append(pair)
         return self
@@ -62,6 +64,7 @@ class Stream:
         """HCQCompiled.enqueue for this stream: the queue of `build(signal, value)` waits for value - 1, sets value."""
         from hcq.queues.command_queue import queue_full
 
+        self.device.check_usable()
         deadline = time.monotonic() + config.TIMEOUT_MS() / 1000
         while True:
             with self._lock:
@@ -88,9 +91,7 @@ class Stream:
 
     def synchronize(self) -> None:
         """Return when all work given to this stream has finished. Raises like HCQCompiled.synchronize. Blocks."""
-        self.device.check_usable()
-        signal, value = self.position
-        signal.wait(value, config.TIMEOUT_MS())
+        self.device.wait_for([self.position])
 
     def renew(self) -> None:
         """Go on with a fresh signal where the values come near 32 bits and nothing is under way (the device's call)."""
