@@ -44,7 +44,7 @@ void block_unref(Block* block) {
   // acq_rel: what other holders did to the block happened before it is given back
   if (block->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (!block->place) {  // the caller's memory
-    retire_object(block->owner);
+    if (block->owner) retire_object(block->owner);
     delete block;
   } else {
     retire(give_back, block);

@@ -237,10 +237,8 @@ void dealloc(PyObject* o) {
   if (self->weakrefs) PyObject_ClearWeakRefs(o);
   if (self->buf) {
     // Releasing may call a driver's Python: an exception under way in this thread is kept apart.
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
+    ErrorKept kept;
     buffer_release(self);
-    PyErr_Restore(type, value, traceback);
   }
   Py_XDECREF(as_object(self->base));
   Py_XDECREF(self->device);

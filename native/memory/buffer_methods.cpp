@@ -24,18 +24,13 @@ bool is_host_native(PyObject* allocator, PyObject* name) {
 bool host_memory(BufferObject* self, PyObject* object, bool writable, const char* method, Py_buffer* view) {
   if (PyObject_GetBuffer(object, view, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE)) {
     static PyObject* kept;
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
+    PyObject* cause = take_error();
     PyObject* explain = python_object("hcq.runtime.buffer", "explain_host_memory", &kept);
-    PyObject* error = explain ? PyObject_CallFunction(explain, "OsOO", object, method, writable ? Py_True : Py_False,
-                                                      value ? value : Py_None)
-                              : nullptr;
-    if (error) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
-    Py_XDECREF(error);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    PyObject* error = explain
+                          ? PyObject_CallFunction(explain, "OsOO", object, method, writable ? Py_True : Py_False, cause)
+                          : nullptr;
+    if (error) put_error(error);
+    Py_DECREF(cause);
     return false;
   }
   if (static_cast<uint64_t>(view->len) == self->nbytes) return true;

@@ -129,10 +129,8 @@ template <typename Managed>
 void end_consumed(PyObject* owner) {
   Managed* managed = static_cast<Managed*>(PyCapsule_GetPointer(owner, nullptr));
   if (!managed->deleter) return;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
+  ErrorKept kept;
   managed->deleter(managed);
-  PyErr_Restore(type, value, traceback);
 }
 
 template <typename Managed>

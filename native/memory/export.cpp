@@ -32,11 +32,9 @@ void dealloc(PyObject* o) {
   ExportObject* self = as_export(o);
   if (self->generation == g_generation) {
     block_unref(self->block);
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
+    ErrorKept kept;
     if (self->opaque) unpin(self->opaque);
     if (self->source.obj) PyBuffer_Release(&self->source);
-    PyErr_Restore(type, value, traceback);
     Py_XDECREF(self->owner);
   }  // else inherited through fork: left alone
   delete self->shape;

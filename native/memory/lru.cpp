@@ -14,9 +14,9 @@ PyTypeObject* LRUAllocator_Type = nullptr;
 namespace {
 
 constexpr uint64_t kPendingBound = 256ull << 20;  // bytes that may wait for queued work before an allocation waits
-constexpr uint64_t kPatience = 50'000'000;        // ns an allocation waits for them
-constexpr uint64_t kImpatience = 1'000'000'000;   // ns without waiting after that was in vain
-constexpr uint32_t kUnkeyed = UINT32_MAX;         // kind of options that can't be hashed: never cached
+constexpr uint64_t kPatience = 50'000'000;        // ns an allocation then waits for them
+constexpr uint64_t kImpatience = 1'000'000'000;   // ns without such waits after one that was in vain
+constexpr uint64_t kLastResort = 1'000'000'000;   // ns it waits where it would be refused otherwise
 PyObject *g_alloc_method, *g_free_method;         // our own, as found in the type
 LRUObject* g_allocators;                          // all of them, by next
 PyObject* g_default_options;                      // BufferOptions()
@@ -30,61 +30,61 @@ PyObject* default_options() {
 }
 
 // Which kind of memory `options` asks for; false with an exception. Default options and None are kind 0.
-bool kind_of(LRUState* s, PyObject* options, uint32_t* kind) {
+bool kind_of(LRUState* s, PyObject* options, Kind* kind) {
   if (options == Py_None || options == g_default_options) {
-    *kind = 0;
+    *kind = Kind{0, false};
     return true;
   }
   if (options == s->last_options) {
     *kind = s->last_kind;
     return true;
   }
-  if (!s->kinds) {
-    PyObject* plain = default_options();
-    PyObject* zero = PyLong_FromLong(0);
-    PyObject* kinds = PyDict_New();
-    if (!plain || !zero || !kinds || PyDict_SetItem(kinds, plain, zero)) {
-      Py_XDECREF(zero);
-      Py_XDECREF(kinds);
+  PyObject* plain = default_options();
+  if (!plain || (!s->kinds && !(s->kinds = PyDict_New()))) return false;
+  PyObject* kinds = Py_NewRef(s->kinds);  // hashing runs Python: another thread may replace it
+  PyObject* found = PyDict_GetItemWithError(kinds, options);
+  if (!found && PyErr_Occurred()) {
+    Py_DECREF(kinds);
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
+    PyErr_Clear();
+    *kind = Kind{UINT32_MAX, true};  // not hashable: never cached
+    return true;
+  }
+  if (!found) {
+    int equal = PyObject_RichCompareBool(options, plain, Py_EQ);
+    PyObject* flag = equal < 0 ? nullptr : PyObject_GetAttr(options, names.nolru);
+    int nolru = flag ? PyObject_IsTrue(flag) : -1;
+    Py_XDECREF(flag);
+    if (equal >= 0 && !flag && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+      PyErr_Clear();
+      nolru = 0;
+    }
+    PyObject* number = nolru < 0 ? nullptr : PyLong_FromLong(equal ? 0 : (++s->last_number << 1 | nolru));
+    int failed = number ? PyDict_SetItem(kinds, options, number) : -1;
+    Py_XDECREF(number);
+    found = number;  // held by the dict
+    if (failed) {
+      Py_DECREF(kinds);
       return false;
     }
-    Py_DECREF(zero);
-    if (s->kinds)
-      Py_DECREF(kinds);
-    else
-      s->kinds = kinds;
-    if (s->nolru.empty()) s->nolru.push_back(false);
   }
-  PyObject* found = PyDict_GetItemWithError(s->kinds, options);
-  if (!found) {
-    if (PyErr_Occurred()) {
-      if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
-      PyErr_Clear();  // not hashable
-      *kind = kUnkeyed;
-      return true;
-    }
-    PyObject* flag = PyObject_GetAttr(options, names.nolru);
-    int nolru = flag ? PyObject_IsTrue(flag) : 0;
-    Py_XDECREF(flag);
-    if (!flag) {
-      if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return false;
-      PyErr_Clear();
-    }
-    if (nolru < 0) return false;
-    PyObject* number = PyLong_FromSize_t(s->nolru.size());
-    if (!number) return false;
-    s->nolru.push_back(nolru != 0);
-    int failed = PyDict_SetItem(s->kinds, options, number);
-    Py_DECREF(number);
-    if (failed) return false;
-    found = number;  // the dict holds it
-  }
-  *kind = static_cast<uint32_t>(PyLong_AsUnsignedLong(found));
+  unsigned long number = PyLong_AsUnsignedLong(found);
+  Py_DECREF(kinds);
+  *kind = Kind{static_cast<uint32_t>(number >> 1), (number & 1) != 0};
   PyObject* before = s->last_options;
   s->last_options = Py_NewRef(options);
   s->last_kind = *kind;
   Py_XDECREF(before);
   return true;
+}
+
+// Forgets the options seen once nothing refers to their numbers, which are never given out twice.
+void forget_kinds(LRUState* s) {
+  if (s->cache.count() || !s->pending.empty()) return;
+  PyObject *kinds = s->kinds, *last = s->last_options;
+  s->kinds = s->last_options = nullptr;
+  Py_XDECREF(kinds);
+  Py_XDECREF(last);
 }
 
 PyObject* call_alloc(LRUObject* self, uint64_t size, PyObject* options) {
@@ -177,21 +177,20 @@ void nap() {
   Py_END_ALLOW_THREADS;
 }
 
-// Waits a little for memory that queued work still uses. True when some of it came.
-bool wait_for_pending(LRUObject* self) {
+// Waits up to `patience` ns for memory that queued work still uses: 1 when some of it came, 0 when none did, -1 when a
+// Python signal handler raised. With the GIL released in between.
+int wait_for_pending(LRUObject* self, uint64_t patience) {
   LRUState* s = self->state;
-  if (s->pending.empty() || now_ns() < s->patience_at) return false;
-  uint64_t before = s->pending_bytes, deadline = now_ns() + kPatience;
+  if (s->pending.empty()) return 0;
+  uint64_t before = s->pending_bytes, deadline = now_ns() + patience;
   for (;;) {
     drain(self);
-    if (s->pending.empty() || s->pending_bytes < before) return true;
-    if (now_ns() > deadline) break;
+    if (s->pending.empty() || s->pending_bytes < before) return 1;
+    if (now_ns() > deadline) return 0;
     s->pending.front().stamp.help();
-    if (s->pending.empty() || s->pending_bytes < before) return true;
     nap();
+    if (PyErr_CheckSignals()) return -1;
   }
-  s->patience_at = now_ns() + kImpatience;
-  return false;
 }
 
 int drop_oldest(LRUObject* self) {
@@ -210,28 +209,27 @@ void refuse(LRUObject* self, uint64_t size, PyObject* cause) {
   if (make)
     error = PyObject_CallFunction(make, "OKKKKO", reinterpret_cast<PyObject*>(self), size, s->live_bytes,
                                   s->cache.bytes() + s->pending_bytes, s->limit, cause ? cause : Py_None);
-  if (error) {
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
-    Py_DECREF(error);
-  }
+  if (error) put_error(error);
   Py_XDECREF(cause);
 }
 
 // The pending exception when it means that the driver is out of memory: taken (without its traceback, which would hold
 // the frames), else null and left set.
 PyObject* take_out_of_memory() {
-  if (!PyErr_ExceptionMatches(PyExc_MemoryError) && !PyErr_ExceptionMatches(PyExc_RuntimeError)) return nullptr;
-  PyObject* out = error_type("OutOfMemory");
-  PyObject* ours = out ? error_type("HCQError") : nullptr;
-  if (!ours) return nullptr;
-  if (PyErr_ExceptionMatches(ours) && !PyErr_ExceptionMatches(out)) return nullptr;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  Py_XDECREF(type);
-  Py_XDECREF(traceback);
-  if (value && PyException_SetTraceback(value, Py_None)) PyErr_Clear();
-  return value;
+  PyObject* error = take_error();
+  bool means =
+      PyErr_GivenExceptionMatches(error, PyExc_MemoryError) || PyErr_GivenExceptionMatches(error, PyExc_RuntimeError);
+  // Two kinds of RuntimeError that say something else.
+  means = means && !PyErr_GivenExceptionMatches(error, PyExc_NotImplementedError) &&
+          !PyErr_GivenExceptionMatches(error, PyExc_RecursionError);
+  PyObject* ours = means ? error_type("HCQError") : nullptr;
+  PyObject* out = ours ? error_type("OutOfMemory") : nullptr;
+  if (!out || (PyErr_GivenExceptionMatches(error, ours) && !PyErr_GivenExceptionMatches(error, out))) {
+    put_error(error);
+    return nullptr;
+  }
+  if (PyException_SetTraceback(error, Py_None)) PyErr_Clear();
+  return error;
 }
 
 PyObject* alloc_anew(LRUObject* self, uint64_t size, PyObject* options) {
@@ -245,7 +243,10 @@ PyObject* alloc_anew(LRUObject* self, uint64_t size, PyObject* options) {
   if (!cause) return nullptr;
   bool more = false;
   if (!s->pending.empty()) {
-    wait_for_pending(self);
+    if (wait_for_pending(self, kLastResort) < 0) {
+      Py_DECREF(cause);
+      return nullptr;
+    }
     more = true;
   }
   if (s->cache.count()) more = true;
@@ -260,12 +261,27 @@ PyObject* alloc_anew(LRUObject* self, uint64_t size, PyObject* options) {
     if (!cause) return nullptr;
   }
   if (PyErr_GivenExceptionMatches(cause, error_type("OutOfMemory"))) {
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(cause)), cause);
-    Py_DECREF(cause);
+    put_error(cause);
     return nullptr;
   }
   refuse(self, size, cause);
   return nullptr;
+}
+
+// Whether this process may use it. Inherited through fork, the shared allocator of no device begins anew, the others
+// raise ForkedDeviceError.
+bool usable(LRUObject* self) {
+  if (self->generation == g_generation) return true;
+  if (self->device) {
+    set_forked(self->generation, "an allocator");
+    return false;
+  }
+  LRUState* inherited = self->state;  // leaked, with the memory it keeps
+  self->state = new LRUState;
+  self->state->limit = inherited->limit;
+  self->state->lru = inherited->lru;
+  self->generation = g_generation;
+  return true;
 }
 
 PyObject* method_alloc(PyObject* o, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
@@ -316,7 +332,8 @@ PyObject* get_device(PyObject* o, void*) {
 
 int set_device(PyObject* o, PyObject* value, void*) {
   PyObject* before = as_lru(o)->device;
-  as_lru(o)->device = Py_XNewRef(value);
+  as_lru(o)->device = Py_XNewRef(value == Py_None ? nullptr : value);
+  as_lru(o)->state->closed = false;  // a driver may keep its allocator for the device it opens next
   Py_XDECREF(before);
   return 0;
 }
@@ -393,12 +410,10 @@ int clear(PyObject* o) {
 void finalize(PyObject* o) {
   LRUObject* self = as_lru(o);
   if (self->generation != g_generation || finalizing()) return;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
+  ErrorKept kept;
   self->state->closed = true;
   drain(self);
-  if (lru_free_cache(self)) PyErr_Clear();
-  PyErr_Restore(type, value, traceback);
+  lru_free_cache(self);
 }
 
 void dealloc(PyObject* o) {
@@ -520,61 +535,68 @@ bool lru_is_plain(PyObject* o) {
 }
 
 PyObject* lru_alloc(LRUObject* self, uint64_t size, PyObject* options) {
+  if (!usable(self)) return nullptr;
   LRUState* s = self->state;
-  if (self->generation != g_generation) {
-    set_forked(self->generation, "an allocator");
+  if (s->closed) {
+    PyErr_SetString(PyExc_RuntimeError, "the device of this allocator was closed: Device[name] opens it anew");
     return nullptr;
   }
   run_retired();
   if (!s->pending.empty()) drain(self);
-  uint32_t kind;
+  Kind kind;
   if (!kind_of(s, options, &kind)) return nullptr;
   PyObject *opaque, *kept_options;
   for (bool waited = false;;) {
-    if (s->cache.pop(size, kind, &opaque, &kept_options)) {
+    if (s->cache.pop(size, kind.number, &opaque, &kept_options)) {
       s->live_bytes += size;
       Py_DECREF(kept_options);
       return opaque;
     }
-    if (waited || s->pending_bytes <= kPendingBound) break;
-    wait_for_pending(self);
+    if (waited || s->pending_bytes <= kPendingBound || now_ns() < s->patience_at) break;
+    int came = wait_for_pending(self, kPatience);
+    if (came < 0) return nullptr;
+    if (!came) s->patience_at = now_ns() + kImpatience;
     waited = true;
   }
   while (s->limit && s->live_bytes + s->cache.bytes() + s->pending_bytes + size > s->limit) {
     if (size <= s->limit && s->cache.count()) {
       if (drop_oldest(self)) return nullptr;
-    } else if (size > s->limit || s->pending.empty() || !wait_for_pending(self)) {
-      refuse(self, size, nullptr);
-      return nullptr;
+    } else {
+      int came = size > s->limit ? 0 : wait_for_pending(self, kLastResort);
+      if (came == 0) refuse(self, size, nullptr);
+      if (came <= 0) return nullptr;
     }
   }
   return alloc_anew(self, size, options);
 }
 
 int lru_free(LRUObject* self, PyObject* opaque, uint64_t size, PyObject* options) {
+  if (self->generation != g_generation && self->device) return 0;  // inherited through fork: left alone
+  if (!usable(self)) return -1;
+  if (hcq_buffer_check(opaque) && reinterpret_cast<HCQBufferObject*>(opaque)->generation != g_generation) return 0;
   LRUState* s = self->state;
-  if (self->generation != g_generation) return 0;  // inherited through fork: left alone
   if (pinned(opaque)) {
     free_when_unpinned(opaque, reinterpret_cast<PyObject*>(self), size, options);
     return 0;
   }
-  uint32_t kind;
+  Kind kind;
   if (!kind_of(s, options, &kind)) return -1;
   bool lost;
   PyObject* position = position_of(self, &lost);
   s->live_bytes -= size < s->live_bytes ? size : s->live_bytes;
   if (lost) return 0;
-  bool really = s->closed || !s->lru || kind == kUnkeyed || (kind && s->nolru[kind]);
+  bool really = s->closed || !s->lru || kind.nolru;
   Stamp stamp = Stamp::now();
   Py_INCREF(opaque);
   Py_INCREF(options);
   if (!stamp.empty() || position) {
     s->pending_bytes += size;
-    s->pending.push_back(PendingFree{s->next_id++, opaque, options, position, size, kind, really, std::move(stamp)});
+    s->pending.push_back(
+        PendingFree{s->next_id++, opaque, options, position, size, kind.number, really, std::move(stamp)});
     return 0;
   }
   if (really) return call_free(self, opaque, options);
-  s->cache.push(opaque, size, kind, options);
+  s->cache.push(opaque, size, kind.number, options);
   return 0;
 }
 
@@ -618,23 +640,23 @@ void release_caller_memory(PyObject* allocator, PyObject* opaque) {
 }
 
 int lru_free_cache(LRUObject* self) {
+  if (self->generation != g_generation) return 0;  // what it keeps is the parent's
   LRUState* s = self->state;
-  if (self->generation != g_generation) return 0;
   drain(self);
   // Those cached by other threads while _free runs are theirs: only as many as there are now.
-  int failed = 0;
-  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyObject* first = nullptr;
   for (uint64_t n = s->cache.count(); n && s->cache.count(); --n)
     if (drop_oldest(self)) {
-      if (failed)
-        PyErr_Clear();
+      PyObject* error = take_error();
+      if (first)
+        Py_DECREF(error);
       else
-        PyErr_Fetch(&type, &value, &traceback);
-      failed = -1;
+        first = error;
     }
+  forget_kinds(s);
   if (PyType_IsSubtype(Py_TYPE(self), HostAllocator_Type)) host_trim();
-  if (failed) PyErr_Restore(type, value, traceback);
-  return failed;
+  if (first) put_error(first);
+  return first ? -1 : 0;
 }
 
 int init_lru(PyObject* module) {

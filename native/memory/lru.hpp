@@ -20,6 +20,11 @@ struct PendingFree {
   Stamp stamp;
 };
 
+struct Kind {
+  uint32_t number;
+  bool nolru;  // really freed on free
+};
+
 struct LRUState {
   BlockCache cache;
   std::deque<PendingFree> pending;
@@ -31,10 +36,10 @@ struct LRUState {
       0;                // ns: until then an allocation doesn't wait for pending memory, which didn't come last time
   bool lru = true;      // LRU=0 switches caching off
   bool closed = false;  // the device was closed: what is freed goes back to the driver
-  PyObject* kinds = nullptr;         // dict: options -> small int
-  std::deque<bool> nolru;            // by kind
+  PyObject* kinds = nullptr;         // dict: options -> number << 1 | nolru
+  long last_number = 0;              // the last kind given out
   PyObject* last_options = nullptr;  // strong: the last looked up, and its kind
-  uint32_t last_kind = 0;
+  Kind last_kind{0, false};
 };
 
 struct LRUObject {

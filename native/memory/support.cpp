@@ -101,9 +101,7 @@ void set_forked(uint32_t generation, const char* what) {
   static PyObject* kept;
   PyObject* make = python_object("hcq.runtime.process", "forked", &kept);
   PyObject* error = make ? PyObject_CallFunction(make, "Is", generation, what) : nullptr;
-  if (!error) return;
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
-  Py_DECREF(error);
+  if (error) put_error(error);
 }
 
 bool to_u64(PyObject* o, const char* what, uint64_t* out) {

@@ -10,7 +10,7 @@ from typing import Any
 
 from hcq import config
 from hcq._native import HostAllocator, LRUAllocator, live_buffers
-from hcq.errors import OutOfMemory
+from hcq.errors import HCQError, OutOfMemory
 from hcq.runtime.options import BufferOptions
 
 __all__ = ["Allocator", "BufferOptions", "HostAllocator", "LRUAllocator", "MallocAllocator"]
@@ -68,11 +68,10 @@ class Allocator:
 
 def means_out_of_memory(error: BaseException) -> bool:
     """Whether what `_alloc` raised means that the driver has no memory: MemoryError or RuntimeError, none of ours."""
-    from hcq.errors import HCQError
-
-    return isinstance(error, (MemoryError, RuntimeError)) and (
-        isinstance(error, OutOfMemory) or not isinstance(error, HCQError)
-    )
+    if isinstance(error, HCQError):
+        return isinstance(error, OutOfMemory)
+    is_other = isinstance(error, (NotImplementedError, RecursionError))  # RuntimeErrors that say something else
+    return isinstance(error, (MemoryError, RuntimeError)) and not is_other
 
 
 def out_of_memory(

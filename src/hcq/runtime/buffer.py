@@ -120,6 +120,8 @@ def _repr(buf: Buffer) -> str:
 def describe_dtype(given: Any) -> tuple[Any, int, BufferOptions | None]:
     """The dtype a buffer shows for the one it was given, its itemsize, and the options it implies (for images)."""
     size = getattr(given, "itemsize", None)
+    if given is None:
+        raise TypeError("a buffer needs a dtype, such as hcq.dtypes.float32, and was given None")
     if not isinstance(size, int) or isinstance(size, bool):
         # A scalar class of NumPy or ml_dtypes, or a name: its dtype has the size.
         given = dtypes.of(given) if isinstance(given, str) else dtypes.to_numpy(given)

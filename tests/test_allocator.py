@@ -1,0 +1,651 @@
+"""Allocators: reuse of freed memory, limits, refusals, memory that queued work still uses."""
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from collections import OrderedDict, defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memory_devices import FarAllocator, FarDevice, Handle, HostDevice, QueuedDevice, opened
+
+from hcq import (
+    Allocator,
+    Buffer,
+    BufferOptions,
+    Compiled,
+    Device,
+    LRUAllocator,
+    MallocAllocator,
+    dtypes,
+    memory_stats,
+)
+from hcq.errors import CompileError, DeviceLost, OutOfMemory
+from hcq.runtime.allocator import HostAllocator
+
+HOST = BufferOptions(host=True)
+NOLRU = BufferOptions(nolru=True)
+
+
+@pytest.fixture
+def far():
+    with opened(FarDevice) as name:
+        yield Device[name].allocator
+
+
+@pytest.fixture
+def queued():
+    with opened(QueuedDevice) as name:
+        yield Device[name]
+
+
+def kinds(allocator):
+    return [entry[0] for entry in allocator.log]
+
+
+# Options
+
+
+def test_options_are_frozen_hashable_and_equal_by_value():
+    assert BufferOptions() == BufferOptions(image=None, uncached=False, cpu_access=False, host=False, nolru=False)
+    assert hash(BufferOptions(host=True)) == hash(HOST) and HOST != BufferOptions(uncached=True)
+    with pytest.raises(AttributeError):
+        HOST.host = False
+
+
+# The plain allocator
+
+
+def test_the_plain_allocator_calls_the_driver_with_options():
+    class Plain(Allocator):
+        def __init__(self):
+            super().__init__("somewhere")
+            self.log = []
+
+        def _alloc(self, size, options):
+            self.log.append((size, options))
+            if size > 100:
+                raise RuntimeError("none left")
+            return "memory"
+
+        def _free(self, opaque, options):
+            self.log.append((opaque, options))
+
+    plain = Plain()
+    assert plain.device == "somewhere"
+    assert plain.alloc(8) == "memory" and plain.alloc(size=9, options=HOST) == "memory"
+    plain.free("memory", 8)
+    plain.free("memory", 9, options=HOST)
+    assert plain.log == [(8, BufferOptions()), (9, HOST), ("memory", BufferOptions()), ("memory", HOST)]
+    for size in (0, -1):
+        with pytest.raises(ValueError):
+            plain.alloc(size)
+    with pytest.raises(OutOfMemory, match="none left") as caught:
+        plain.alloc(101)
+    assert caught.value.asked == 101 and caught.value.device == "somewhere"
+    bare = Allocator()
+    for missing in (lambda: bare.alloc(1), lambda: bare.copyin(None, None), lambda: bare.copyout(None, None)):
+        with pytest.raises(NotImplementedError):
+            missing()
+    assert not any(hasattr(bare, name) for name in ("offset", "as_buffer", "transfer", "copy_from_disk", "map"))
+
+
+# Reuse
+
+
+def test_freed_memory_is_handed_out_again_for_the_same_size_and_options(far):
+    one = far.alloc(64)
+    far.free(one, 64)
+    assert far.alloc(64, BufferOptions()) is one
+    far.free(one, 64, BufferOptions())
+    assert far.alloc(65) is not one and far.alloc(64, HOST) is not one and far.alloc(size=64, options=None) is one
+    two = far.alloc(64)
+    far.free(one, 64), far.free(two, 64)
+    assert far.alloc(64) is two and far.alloc(64) is one  # the one freed last is the one still in caches
+    assert "free" not in kinds(far)
+    assert far.log[0] == ("alloc", 64, BufferOptions())
+
+
+def test_options_of_another_library_are_told_apart_by_value(far):
+    class Theirs:
+        nolru = False
+
+        def __init__(self, tag):
+            self.tag = tag
+
+        def __eq__(self, other):
+            return isinstance(other, Theirs) and self.tag == other.tag
+
+        def __hash__(self):
+            return hash(self.tag)
+
+    class Unhashable:
+        __hash__ = None
+
+    one = far.alloc(64, Theirs(1))
+    far.free(one, 64, Theirs(1))
+    assert far.alloc(64, Theirs(2)) is not one and far.alloc(64) is not one and far.alloc(64, Theirs(1)) is one
+    two = far.alloc(64, Unhashable())
+    far.free(two, 64, Unhashable())
+    assert far.cached_count == 0 and kinds(far)[-1] == "free"
+
+
+def test_nolru_memory_is_really_freed(far):
+    far.free(far.alloc(64, NOLRU), 64, NOLRU)
+    assert kinds(far) == ["alloc", "free"] and far.log[1][2] == NOLRU and far.cached_count == 0
+
+
+def test_free_cache_gives_everything_back(far):
+    for size in (64, 64, 128):
+        far.free(far.alloc(size, HOST), size, HOST)
+    blocks = [far.alloc(32), far.alloc(32)]
+    for block in blocks:
+        far.free(block, 32)
+    assert (far.cached_bytes, far.cached_count, far.live_bytes) == (64 + 128 + 64, 4, 0)
+    far.free_cache()
+    assert (far.cached_bytes, far.cached_count, far.used) == (0, 0, 0)
+    assert [entry[2] for entry in far.log if entry[0] == "free"] == [HOST, HOST, BufferOptions(), BufferOptions()]
+    far.free_cache()
+
+
+def test_all_is_given_back_though_the_driver_fails_on_some(far):
+    blocks = [far.alloc(64) for _ in range(4)]
+    for block in blocks:
+        far.free(block, 64)
+    ok, calls = far._free, []
+
+    def failing(opaque, options):
+        calls.append(opaque)
+        if len(calls) in (2, 3):
+            raise OSError(f"failure {len(calls)}")
+        ok(opaque, options)
+
+    far._free = failing
+    with pytest.raises(OSError, match="failure 2"):
+        far.free_cache()
+    assert len(calls) == 4 and far.cached_count == 0
+
+
+@pytest.mark.parametrize("size", [0, -1, 2**63, -(2**100)])
+def test_sizes_of_zero_or_less_and_too_large_ones_are_refused(far, size):
+    with pytest.raises(ValueError):
+        far.alloc(size)
+    assert far.log == []
+    with pytest.raises(TypeError):
+        far.alloc(1.0)
+    with pytest.raises(TypeError):
+        far.alloc()
+    with pytest.raises(TypeError):
+        far.alloc(1, None, None)
+    with pytest.raises(TypeError):
+        far.alloc(1, sizes=2)
+
+
+def test_the_environment_switches_the_cache_off_and_sets_a_limit():
+    code = (
+        "from hcq import LRUAllocator\n"
+        "class A(LRUAllocator):\n"
+        "    def _alloc(self, size, options): return bytearray(size)\n"
+        "    def _free(self, opaque, options): print('freed', len(opaque))\n"
+        "a = A(); print(a.limit); a.free(a.alloc(8), 8); print(a.cached_count); a.free_cache()\n"
+    )
+
+    def run(**env):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, **env}, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split("\n")[:-1]
+
+    assert run() == ["None", "1", "freed 8"]
+    assert run(LRU="0", HCQ_MEMORY_LIMIT="1M") == ["1048576", "freed 8", "0"]
+    assert run(HCQ_MEMORY_LIMIT="0") == ["None", "1", "freed 8"]
+
+
+def test_an_allocator_that_dies_gives_its_cache_back():
+    log = []
+
+    class Logged(LRUAllocator):
+        def _alloc(self, size, options):
+            return bytearray(size)
+
+        def _free(self, opaque, options):
+            log.append(len(opaque))
+
+    allocator = Logged()
+    allocator.me = allocator
+    allocator.free(allocator.alloc(8), 8)
+    alive = weakref.ref(allocator)
+    del allocator
+    gc.collect()
+    assert alive() is None and log == [8]
+
+
+def test_drivers_may_set_their_attributes_before_they_call_up():
+    class Theirs(LRUAllocator):
+        def __init__(self, device, extra):
+            self.device, self.extra = device, extra
+            super().__init__()
+
+    allocator = Theirs("D", 3)
+    assert (allocator.device, allocator.extra) == ("D", 3)
+    assert Theirs(None, 1).device is None
+    with pytest.raises(AttributeError):
+        LRUAllocator().alloc(1)
+
+
+def test_overridden_alloc_and_free_are_what_buffers_call():
+    class Counting(FarAllocator):
+        calls = 0
+
+        def alloc(self, size, options=None):
+            self.calls += 1
+            return super().alloc(size, options)
+
+        def free(self, opaque, size, options=None):
+            self.calls += 10
+            super().free(opaque, size, options)
+
+    class CountingDevice(Compiled):
+        def __init__(self, name):
+            super().__init__(name, Counting(self))
+
+    with opened(CountingDevice) as name:
+        Buffer(name, 4, dtypes.uint8, preallocate=True)
+        assert Device[name].allocator.calls == 11
+
+
+# Refusals
+
+
+def test_when_the_driver_has_no_memory_the_cache_is_emptied_and_it_is_asked_again(far):
+    far.room = 100
+    for error in (MemoryError, RuntimeError):
+        far.free(far.alloc(64), 64)
+        allocate = FarAllocator._alloc
+
+        def refusing(size, options, error=error, allocate=allocate):
+            try:
+                return allocate(far, size, options)
+            except MemoryError as refused:
+                raise error(str(refused)) from None
+
+        far._alloc = refusing
+        block = far.alloc(90)
+        assert far.used == 90 and far.cached_count == 0
+        far.free(block, 90)
+        far.free_cache()
+        del far._alloc
+
+
+def test_a_driver_that_refuses_twice_is_out_of_memory(far):
+    far.room = 100
+    name = far.device.dname
+    kept = [Buffer(name, n, dtypes.uint8, preallocate=True) for n in (10, 40, 20)]
+    far.free(far.alloc(8), 8)
+    far.log.clear()
+    with pytest.raises(OutOfMemory) as caught:
+        far.alloc(64)
+    error = caught.value
+    assert isinstance(error, MemoryError) and isinstance(error, RuntimeError)
+    assert (error.device, error.asked, error.live, error.cached) == (name, 64, 70, 0)
+    assert isinstance(error.__cause__, MemoryError) and "no room for 64" in str(error)
+    text = str(error)
+    assert text.index("40 bytes (40 x dtypes.uint8)") < text.index("20 bytes") < text.index("10 bytes (10 x")
+    assert kinds(far) == ["alloc", "free", "alloc"]
+    assert far.live_bytes == 70
+    del kept
+
+
+def test_with_nothing_to_give_back_the_driver_is_asked_once(far):
+    far.room = 10
+    with pytest.raises(OutOfMemory):
+        far.alloc(64)
+    assert kinds(far) == ["alloc"]
+
+
+def test_the_error_holds_no_memory(far):
+    far.room = 100
+    seen = []
+
+    def refusing(size, options):
+        block = Handle(bytearray(1))
+        seen.append(weakref.ref(block))
+        raise MemoryError("none")
+
+    far._alloc = refusing
+    with pytest.raises(OutOfMemory) as caught:
+        far.alloc(64)
+    gc.collect()
+    assert seen[0]() is None, "the frames of the driver's refusal live on in the error"
+    del caught
+
+
+@pytest.mark.parametrize("error", [DeviceLost("lost"), CompileError("no"), ValueError("bad options"), KeyError("k")])
+def test_other_errors_of_the_driver_pass_through(far, error):
+    def failing(size, options):
+        raise error
+
+    far.free(far.alloc(8), 8)
+    far._alloc = failing
+    with pytest.raises(type(error)) as caught:
+        far.alloc(64)
+    assert caught.value is error and far.cached_count == 1 and far.live_bytes == 0
+
+
+def test_the_drivers_own_out_of_memory_is_kept(far):
+    error = OutOfMemory("mine", device="X", asked=1)
+
+    def failing(size, options):
+        raise error
+
+    far._alloc = failing
+    with pytest.raises(OutOfMemory) as caught:
+        far.alloc(64)
+    assert caught.value is error
+
+
+# The limit
+
+
+def test_cached_blocks_go_oldest_first_before_a_request_is_refused(far):
+    far.limit = 100
+    blocks = [far.alloc(size) for size in (10, 20, 30, 40)]
+    for block, size in zip(blocks, (10, 20, 30, 40), strict=True):
+        far.free(block, size)
+    far.log.clear()
+    far.alloc(25)
+    assert [entry[:2] for entry in far.log] == [("free", 10), ("free", 20), ("alloc", 25)]
+    assert far.alloc(40) is blocks[3]
+    with pytest.raises(OutOfMemory, match="limit of 100 bytes") as caught:
+        far.alloc(36)
+    assert caught.value.asked == 36 and caught.value.live == 65
+    far.limit = None
+    far.alloc(1000)
+
+
+def test_a_request_above_the_limit_empties_nothing(far):
+    far.limit = 100
+    far.free(far.alloc(50), 50)
+    with pytest.raises(OutOfMemory):
+        far.alloc(101)
+    assert far.cached_count == 1
+
+
+def test_limits_are_bytes_or_none(far):
+    assert far.limit is None
+    far.limit = 0
+    assert far.limit is None
+    for wrong in (-1, 1.5, "many"):
+        with pytest.raises((ValueError, TypeError)):
+            far.limit = wrong
+    far.limit = 4096
+    assert far.limit == 4096
+
+
+def test_two_threads_do_not_pass_one_limit_together():
+    class Slow(LRUAllocator):
+        def _alloc(self, size, options):
+            barrier.wait(10)  # both are inside at once, or the second was refused
+            return bytearray(size)
+
+        def _free(self, opaque, options):
+            pass
+
+    allocator = Slow()
+    allocator.limit = 100
+    barrier = threading.Barrier(2)
+    results = []
+
+    def ask():
+        try:
+            results.append(allocator.alloc(60))
+        except OutOfMemory as error:
+            results.append(error)
+            barrier.wait(10)
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(type(result).__name__ for result in results) == ["OutOfMemory", "bytearray"]
+
+
+class Model:
+    """What the cache should do, in plain Python."""
+
+    def __init__(self, limit):
+        self.limit, self.live = limit, 0
+        self.cache, self.order = defaultdict(list), OrderedDict()
+
+    def alloc(self, size, options):
+        """'hit' with the block, or 'new' with the blocks dropped before, or 'refused'."""
+        if self.cache[size, options]:
+            block = self.cache[size, options].pop()
+            del self.order[block]
+            self.live += size
+            return "hit", block
+        dropped = []
+        if self.limit and size > self.limit:
+            return "refused", dropped
+        while self.limit and self.live + sum(n for n, _ in self.order.values()) + size > self.limit:
+            if not self.order:
+                return "refused", dropped
+            block, key = self.order.popitem(last=False)
+            self.cache[key].remove(block)
+            dropped.append(block)
+        self.live += size
+        return "new", dropped
+
+    def free(self, block, size, options):
+        self.live -= size
+        if options != NOLRU:
+            self.cache[size, options].append(block)
+            self.order[block] = (size, options)
+
+
+@given(
+    st.sampled_from([None, 64, 200]),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["alloc", "free", "empty"]),
+            st.integers(1, 12),
+            st.sampled_from([BufferOptions(), HOST, NOLRU]),
+            st.integers(0, 2**20),
+        ),
+        max_size=120,
+    ),
+)
+def test_the_cache_does_what_its_model_does(limit, steps):
+    freed = []
+
+    class Counted(LRUAllocator):
+        made = 0
+
+        def _alloc(self, size, options):
+            self.made += 1
+            return self.made, size, options
+
+        def _free(self, opaque, options):
+            assert opaque[2] == options
+            freed.append(opaque)
+
+    allocator, model, live = Counted(), Model(limit), []
+    allocator.limit = limit
+    for action, size, options, choice in steps:
+        size *= 8
+        freed.clear()
+        if action == "alloc":
+            outcome, detail = model.alloc(size, options)
+            if outcome == "refused":
+                with pytest.raises(OutOfMemory):
+                    allocator.alloc(size, options)
+                assert freed == detail
+                continue
+            block = allocator.alloc(size, None if options == BufferOptions() and choice % 2 else options)
+            assert block == detail if outcome == "hit" else (block[0] == allocator.made and freed == detail)
+            assert block[1:] == (size, options)
+            live.append(block)
+        elif action == "free" and live:
+            block = live.pop(choice % len(live))
+            allocator.free(block, *block[1:])
+            model.free(block, *block[1:])
+            assert freed == ([block] if block[2] == NOLRU else [])
+        elif action == "empty":
+            allocator.free_cache()
+            assert freed == list(model.order)
+            model.cache.clear(), model.order.clear()
+        assert allocator.live_bytes == model.live == sum(block[1] for block in live)
+        assert allocator.cached_bytes == sum(n for n, _ in model.order.values())
+        assert allocator.cached_count == len(model.order)
+
+
+# Queued work
+
+
+def test_memory_freed_while_queued_work_uses_it_waits_for_that_work(queued):
+    allocator = queued.allocator
+    queued.queue()
+    one = allocator.alloc(64)
+    allocator.free(one, 64)
+    assert allocator.pending_bytes == 64 and allocator.cached_bytes == 64
+    assert allocator.alloc(64) is not one
+    queued.finish()
+    assert allocator.alloc(64) is one
+    assert allocator.pending_bytes == 0
+
+
+def test_really_freed_memory_waits_for_queued_work_too(queued):
+    allocator = queued.allocator
+    queued.queue()
+    allocator.free(allocator.alloc(64, NOLRU), 64, NOLRU)
+    assert kinds(allocator) == ["alloc"]
+    queued.finish()
+    allocator.free_cache()
+    assert kinds(allocator) == ["alloc", "free"]
+
+
+def test_a_callers_memory_is_kept_until_queued_work_has_passed(queued):
+    memory = Handle(bytearray(16))
+    alive = weakref.ref(memory)
+    buf = Buffer(queued.dname, 16, dtypes.uint8, opaque=memory)
+    queued.queue()
+    del buf, memory
+    assert alive() is not None
+    queued.finish()
+    queued.allocator.alloc(8)
+    assert alive() is None
+
+
+def test_memory_that_waits_is_bounded_and_an_allocation_does_not_wait_for_ever(queued):
+    allocator = queued.allocator
+    allocator._alloc = lambda size, options: Handle(b"", 0, size)
+    queued.queue()
+    blocks = [allocator.alloc(1 << 30) for _ in range(2)]
+    for block in blocks:
+        allocator.free(block, 1 << 30)
+    assert allocator.pending_bytes == 2 << 30
+    assert allocator.alloc(1 << 30) not in blocks  # waited a little, then took new memory
+    timer = threading.Timer(0.02, queued.finish)
+    timer.start()
+    while queued.done != queued.submitted:
+        fresh = allocator.alloc(1 << 20)
+        allocator.free(fresh, 1 << 20)
+    timer.join()
+    assert allocator.alloc(1 << 30) in blocks
+
+
+def test_under_a_limit_an_allocation_waits_for_memory_that_work_is_about_to_release(queued):
+    allocator = queued.allocator
+    allocator.limit = 100
+    queued.queue()
+    allocator.free(allocator.alloc(80), 80)
+    timer = threading.Timer(0.01, queued.finish)
+    timer.start()
+    allocator.alloc(60)
+    timer.join()
+    assert allocator.cached_bytes == 0
+
+
+def test_a_lost_device_is_asked_to_free_nothing(queued):
+    allocator = queued.allocator
+    block = allocator.alloc(64)
+
+    def lost():
+        raise DeviceLost("gone")
+
+    queued.position = lost
+    type(queued).position, before = lambda self: lost(), type(queued).position
+    try:
+        allocator.free(block, 64)
+        assert allocator.live_bytes == 0 and allocator.cached_count == 0 and kinds(allocator) == ["alloc"]
+    finally:
+        type(queued).position = before
+
+
+# Closing, counters, the shared allocator
+
+
+def test_a_closed_devices_allocator_keeps_nothing_and_gives_nothing(far):
+    block = far.alloc(64)
+    far.close()
+    far.free(block, 64)
+    assert kinds(far) == ["alloc", "free"]
+    with pytest.raises(RuntimeError, match="closed"):
+        far.alloc(64)
+
+
+def test_counters_tell_live_cached_and_peak():
+    with opened(FarDevice) as name:
+        assert memory_stats(name) == (0, 0, 0, 0, 0)
+        bufs = [Buffer(name, 100, dtypes.uint8, preallocate=True) for _ in range(3)]
+        view = bufs[0].view(50, dtypes.uint8, 0).ensure_allocated()
+        assert memory_stats(name) == (300, 3, 0, 0, 300) == memory_stats()[name]
+        bufs.pop().deallocate()
+        del bufs[1:]
+        assert memory_stats(name.lower() + ":0") == (100, 1, 200, 2, 300)
+        del bufs, view
+        assert memory_stats(name)[:4] == (0, 0, 300, 3)
+        Device[name].allocator.free_cache()
+        stats = memory_stats(name)
+        assert (stats.live_bytes, stats.live_count, stats.cached_bytes, stats.cached_count, stats.peak_bytes) == (
+            *(0, 0, 0, 0),
+            300,
+        )
+
+
+def test_the_shared_host_allocator_serves_any_device():
+    assert isinstance(MallocAllocator, LRUAllocator) and isinstance(MallocAllocator, HostAllocator)
+    with opened(lambda name: Compiled(name, MallocAllocator)) as name:
+        buf = Buffer(name, 4, dtypes.uint8, initial_value=b"abcd")
+        assert bytes(buf.view(2, dtypes.uint8, 1).as_buffer(force_zero_copy=True)) == b"bc"
+        assert Device[name].allocator is MallocAllocator
+
+
+def test_ten_threads_share_an_allocator_of_pooled_memory():
+    with opened(HostDevice) as name:
+        allocator = Device[name].allocator
+        problems = []
+
+        def work(number):
+            for turn in range(200):
+                size = 64 + 64 * ((number + turn) % 5)
+                block = allocator.alloc(size)
+                view = allocator.as_buffer(block)
+                view[:] = bytes([number]) * size
+                if bytes(view) != bytes([number]) * size:
+                    problems.append((number, turn))
+                del view
+                allocator.free(block, size)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(10)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not problems and allocator.live_bytes == 0
