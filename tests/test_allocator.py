@@ -52,7 +52,7 @@ def kinds(allocator):
 
 def test_options_are_frozen_hashable_and_equal_by_value():
     assert BufferOptions() == BufferOptions(image=None, uncached=False, cpu_access=False, host=False, nolru=False)
-    assert hash(BufferOptions(host=True)) == hash(HOST) and HOST != BufferOptions(uncached=True)
+    assert hash(BufferOptions(host=True)) == hash(HOST) and BufferOptions(uncached=True) != HOST
     with pytest.raises(AttributeError):
         HOST.host = False
 

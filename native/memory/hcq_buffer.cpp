@@ -60,8 +60,8 @@ PyObject* create(PyTypeObject* type, PyObject*, PyObject*) { return reinterpret_
 
 PyObject* repr(PyObject* o) {
   HCQBufferObject* self = reinterpret_cast<HCQBufferObject*>(o);
-  return PyUnicode_FromFormat("<HCQBuffer of %llu bytes at 0x%llx>", static_cast<unsigned long long>(self->size),
-                              static_cast<unsigned long long>(self->va_addr));
+  return PyUnicode_FromFormat("<HCQBuffer of %llu bytes at %p>", static_cast<unsigned long long>(self->size),
+                              reinterpret_cast<void*>(self->va_addr));
 }
 
 PyMemberDef members[] = {

@@ -148,7 +148,7 @@ def array_interface(buf: Buffer) -> dict[str, Any]:
     """NumPy's array interface, version 3. Reading it waits for queued work, and keeps the memory as it is until the
     Buffer itself dies, whatever is deallocated meanwhile. AttributeError where the host can't reach the memory."""
     described = dtypes.to_numpy(buf.dtype)
-    if described.kind == "V":  # ml_dtypes' types are void to NumPy's own description
+    if not _has_typestr(described):
         raise AttributeError(f"the array interface has no name for {buf.dtype!r}: use numpy.asarray or DLPack")
     exporter = buf._export()
     if exporter is None:
@@ -181,6 +181,16 @@ def _shown(dtype: numpy.dtype[Any]) -> Any:
         return dtypes.of(dtype) if dtype.isnative else dtype
     except TypeError:
         return dtype
+
+
+def _has_typestr(dtype: numpy.dtype[Any]) -> bool:
+    """Whether the array interface has a word for this type: not for those of ml_dtypes."""
+    import numpy
+
+    try:
+        return numpy.dtype(dtype.str) == dtype
+    except TypeError:
+        return False
 
 
 def _from_buffer(source: Buffer, device: str | None, dtype: Any, copy: bool) -> Buffer:
