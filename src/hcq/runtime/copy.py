@@ -32,8 +32,6 @@ def copy(dest: Buffer, src: Buffer, stream: Any = None) -> None:
         raise ValueError(f"a copy needs equal sizes: the source has {src.nbytes} bytes, the destination {dest.nbytes}")
     if not src.is_allocated():
         raise RuntimeError(f"the source of the copy, on {src.device}, is not allocated: there is nothing to copy")
-    if dest.device.partition(":")[0] == "NPY":
-        raise TypeError("NPY buffers are only copied from: write into the array itself, or copyout() into it")
     dest.ensure_allocated()
     if _same_place(dest, src):
         return
