@@ -9,7 +9,7 @@ import pytest
 from third_party.mini import MiniAllocator, MiniDevice
 
 import hcq
-from hcq.errors import DeviceLost, SignalTimeout
+from hcq.errors import DeviceLost, LaunchError, SignalTimeout
 from hcq.queues import kernargs as kernargs_module
 from hcq.queues import profile
 from hcq.queues.allocator import HCQAllocator
@@ -27,6 +27,9 @@ class SmallRing(MiniAllocator):
         self.staged = 0
         super().__init__(device)
         self.staging.batch_size, self.staging.batch_cnt = BATCH, COUNT
+
+    def map(self, buf):
+        pass  # its queues reach the memory of peers, though the host were not to
 
     def _alloc(self, size, options):
         self.staged += options.host
@@ -300,6 +303,34 @@ def test_transfers_that_cross_each_other_from_two_threads_end(dev):
     dev.synchronize()
     peer.synchronize()
     assert (seen(here) == seen(there)).all()
+
+
+def test_a_transfer_with_a_stream_is_ordered_with_that_alone(dev, names):
+    peer, data = hcq.Device["STAGED:1"], noise(100)
+    source, dest = filled(dev, data), filled(peer, np.zeros(100, np.uint8))
+    gate, values = dev.signal_t(), (dev.timeline_value, peer.timeline_value)
+    dev.hw_compute_queue_t().wait(gate, 1).submit(dev)
+    for stream in (peer.stream(), peer.stream()):
+        dev.allocator.transfer(dest, source, 100, src_dev=dev, dest_dev=peer, stream=stream)
+        stream.synchronize()
+    assert (seen(dest) == data).all()
+    assert (dev.timeline_value, peer.timeline_value) == values
+    with pytest.raises(LaunchError, match="stream of MINI"):
+        dev.allocator.transfer(dest, source, 100, src_dev=dev, dest_dev=peer, stream=hcq.Device["MINI"].stream())
+    gate.value = 1
+
+
+@pytest.mark.parametrize("order", [("MINI", "NULL"), ("NULL", "MINI")])
+def test_transfers_between_kinds_with_other_signals_come_after_the_work_of_both(mini, order):
+    source_dev, dest_dev = (hcq.Device[name] for name in order)
+    bufs = [hcq.Buffer(name, 100, hcq.dtypes.uint8).allocate() for name in order]
+    bufs[0].copyin(noise(100))
+    hcq.copy(bufs[1], bufs[0])
+    back = bytearray(100)
+    bufs[1].copyout(back)
+    assert back == noise(100).tobytes()
+    assert source_dev.timeline_value == 2 and dest_dev.timeline_value >= 1
+    hcq.Device.close("NULL")
 
 
 @pytest.mark.parametrize("shift", [1, 7, 999, 1000, -1, -7, -999, 0])

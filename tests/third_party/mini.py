@@ -150,25 +150,37 @@ class MiniCompiler(Compiler):
         try:
             compile(src, "<kernel>", "exec")
         except SyntaxError as error:
-            raise CompileError("the kernel does not compile", log=f"line {error.lineno}: {error.msg}") from error
+            raise CompileError(
+                "the kernel does not compile", log=f"line {error.lineno}: {error.msg}", source=src
+            ) from error
         code = src.encode() if isinstance(src, str) else src
         return hashlib.sha256(code).digest() + code
+
+
+class MiniBuffer(HCQBuffer):
+    memory: Any  # the ctypes buffer that va_addr points into
 
 
 class MiniAllocator(HCQAllocator):
     host_access = True
 
-    def _alloc(self, size: int, options: BufferOptions) -> HCQBuffer:
+    def _alloc(self, size: int, options: BufferOptions) -> MiniBuffer:
         memory = ctypes.create_string_buffer(size + 63)
-        buf = HCQBuffer(-(-ctypes.addressof(memory) // 64) * 64, size)
-        self.device.memory[buf.va_addr] = memory
+        buf = MiniBuffer(-(-ctypes.addressof(memory) // 64) * 64, size)
+        buf.memory = self.device.memory[buf.va_addr] = memory
         return buf
 
-    def _free(self, opaque: HCQBuffer, options: BufferOptions) -> None:
+    def _free(self, opaque: MiniBuffer, options: BufferOptions) -> None:
         self.device.memory.pop(opaque.va_addr, None)
 
-    def as_buffer(self, buf: HCQBuffer) -> memoryview:
-        return memoryview((ctypes.c_ubyte * buf.size).from_address(buf.va_addr)).cast("B")
+    def as_buffer(self, buf: MiniBuffer) -> memoryview:
+        start = buf.va_addr - ctypes.addressof(buf.memory)
+        return memoryview((ctypes.c_ubyte * buf.size).from_buffer(buf.memory, start)).cast("B")
+
+    def offset(self, buf: MiniBuffer, size: int, offset: int) -> MiniBuffer:
+        view = MiniBuffer(buf.va_addr + offset, size)
+        view.memory = buf.memory
+        return view
 
 
 class MiniDevice(HCQCompiled):

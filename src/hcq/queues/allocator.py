@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hcq import config
 from hcq._native import HCQBuffer as HCQBuffer
+from hcq.errors import LaunchError
 from hcq.queues import profile
 from hcq.queues.staging import Batch, Staging, host_view
 from hcq.runtime.allocator import LRUAllocator
@@ -117,10 +118,11 @@ class HCQAllocator(LRUAllocator):
         dest_dev: HCQCompiled,
         stream: Stream | None = None,
     ) -> None:
-        """Copy `size` bytes from `src` on `src_dev` to `dest` on `dest_dev`, on the source's copy queue. Doesn't block.
+        """Copy `size` bytes from `src` on `src_dev` to `dest` on `dest_dev`, on the source's copy queue.
 
         The copy comes after what is queued on both, and what is queued later on either comes after the copy; with a
-        `stream` (of the source) it is ordered with that instead. The ranges may overlap within one device.
+        `stream` it is done by that stream's device, and ordered with that stream alone. Ranges may overlap within one
+        device. Doesn't block, save between kinds of devices whose queues don't know each other's signals.
         """
         _check_size(size, src)
         _check_size(size, dest)
@@ -128,16 +130,26 @@ class HCQAllocator(LRUAllocator):
             return
         src_dev.check_usable()
         dest_dev.check_usable()
-        if src_dev is dest_dev or stream is not None:
+        if src_dev is dest_dev:
             self._within(src_dev, dest, src, size, stream)
             return
-        for device, buf in ((src_dev, dest), (dest_dev, src)):
-            if hasattr(device.allocator, "map"):
-                device.allocator.map(buf)
+        owner = src_dev if stream is None else stream.device
+        if owner is not src_dev and owner is not dest_dev:
+            raise LaunchError(f"a copy from {src_dev.dname} to {dest_dev.dname} with a stream of {owner.dname}")
+        owner.allocator.map(dest if owner is src_dev else src)
+        if stream is not None:
+            owner.allocator._within(owner, dest, src, size, stream)
+            return
+        name = f"{src_dev.dname} -> {dest_dev.dname}"
+        if src_dev.signal_t is not dest_dev.signal_t:
+            # Neither's queues can wait for the other's signals: this thread does.
+            dest_dev.synchronize()
+            src_dev.wait_for([_enqueue_copy(src_dev, dest.va_addr, src.va_addr, size, (dest, src), name)])
+            return
         # Both locks, always in the same order: two transfers that cross each other must not deadlock.
         first, second = sorted((src_dev, dest_dev), key=id)
         with first.timeline_lock, second.timeline_lock:
-            name, after = f"{src_dev.dname} -> {dest_dev.dname}", dest_dev.ordering()
+            after = dest_dev.ordering()
             pair = _enqueue_copy(src_dev, dest.va_addr, src.va_addr, size, (dest, src), name, after)
             # The destination sets its own timeline: were the source lost, this submit alone would fail there.
             dest_dev.enqueue(
@@ -149,7 +161,12 @@ class HCQAllocator(LRUAllocator):
         return HCQBuffer(buf.va_addr + offset, size)
 
     def map(self, buf: Any) -> None:
-        """Make `buf`, memory of another device of this kind, reachable for this device's queues. Here it is already."""
+        """Make `buf`, another device's memory, reachable for this device's queues; host memory is, everywhere.
+
+        NotImplementedError where it can't be had: then copies go through the host.
+        """
+        if not self.host_access:
+            raise NotImplementedError(f"{self.device.dname} doesn't reach memory of other devices")
 
     def _direct(self) -> bool:
         return self.host_access and not config.FORCE_STAGING()
