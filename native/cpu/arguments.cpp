@@ -59,11 +59,6 @@ double as_double(uint64_t bits) {
   return value;
 }
 
-template <size_t... I>
-inline void call_integers(void* entry, const uint64_t* v, std::index_sequence<I...>) {
-  reinterpret_cast<void (*)(Integer<I>...)>(entry)(v[I]...);
-}
-
 template <size_t... I, size_t... F, size_t... S>
 inline void call_all(void* entry, const uint64_t* v, std::index_sequence<I...>, std::index_sequence<F...>,
                      std::index_sequence<S...>) {
@@ -71,8 +66,13 @@ inline void call_all(void* entry, const uint64_t* v, std::index_sequence<I...>, 
       v[I]..., as_double(v[kIntegerRegisters + F])..., v[kRegisters + S]...);
 }
 
+template <size_t... I>
+inline void call_registers(void* entry, const uint64_t* v, std::index_sequence<I...>) {
+  reinterpret_cast<void (*)(Integer<I>...)>(entry)(v[I]...);
+}
+
 void call_in_integer_registers(void* entry, const uint64_t* v) {
-  call_integers(entry, v, std::make_index_sequence<kIntegerRegisters>());
+  call_registers(entry, v, std::make_index_sequence<kIntegerRegisters>());
 }
 
 template <size_t Stack>
@@ -101,9 +101,31 @@ ArgumentPlan::Caller caller_for(size_t stack, uint64_t* values) {
 
 }  // namespace
 
+template <size_t... I>
+void ArgumentPlan::call_slots(void* entry, const Step*, const uint8_t* kernargs) {
+  reinterpret_cast<void (*)(Integer<I>...)>(entry)(load<uint64_t>(kernargs + I * 8)...);
+}
+
+template <size_t... I>
+void ArgumentPlan::call_integers(void* entry, const Step* steps, const uint8_t* kernargs) {
+  reinterpret_cast<void (*)(Integer<I>...)>(entry)(argument(steps[I].kind, kernargs + steps[I].offset)...);
+}
+
+template <size_t... I>
+ArgumentPlan::Direct ArgumentPlan::direct(bool slots, std::index_sequence<I...>) {
+  return slots ? call_slots<I...> : call_integers<I...>;
+}
+
+template <size_t... N>
+ArgumentPlan::Direct ArgumentPlan::direct(bool slots, size_t count, std::index_sequence<N...>) {
+  Direct found = nullptr;
+  ((count == N ? void(found = direct(slots, std::make_index_sequence<N>())) : void()), ...);
+  return found;
+}
+
 ArgumentPlan::ArgumentPlan(const std::vector<Param>& params) : typed_(true) {
   size_t integers = 0, floats = 0;
-  slots_ = params.size() <= kIntegerRegisters;
+  bool slots = true;
   for (const auto& p : params) {
     size_t to;
     if (is_float(p.kind))
@@ -111,9 +133,10 @@ ArgumentPlan::ArgumentPlan(const std::vector<Param>& params) : typed_(true) {
     else
       to = integers < kIntegerRegisters ? integers++ : kRegisters + stack_++;
     floats_ = floats_ || is_float(p.kind);
-    slots_ = slots_ && !is_float(p.kind) && p.size == 8;
+    slots = slots && p.size == 8;
     steps_.push_back({p.kind, static_cast<uint16_t>(to), p.offset});
   }
+  if (!floats_ && !stack_) direct_ = direct(slots, params.size(), std::make_index_sequence<kIntegerRegisters + 1>());
 }
 
 ArgumentPlan::Caller ArgumentPlan::spread(const uint8_t* kernargs, ArgumentValues* out) const {
@@ -135,29 +158,7 @@ ArgumentPlan::Caller ArgumentPlan::spread(const uint8_t* kernargs, ArgumentValue
 }
 
 void ArgumentPlan::call_once(void* entry, const uint8_t* kernargs) const {
-  if (slots_) {
-    auto value = [kernargs](size_t i) { return load<uint64_t>(kernargs + i * 8); };
-    using U = uint64_t;
-    switch (steps_.size()) {
-      case 0:
-        return reinterpret_cast<void (*)()>(entry)();
-      case 1:
-        return reinterpret_cast<void (*)(U)>(entry)(value(0));
-      case 2:
-        return reinterpret_cast<void (*)(U, U)>(entry)(value(0), value(1));
-      case 3:
-        return reinterpret_cast<void (*)(U, U, U)>(entry)(value(0), value(1), value(2));
-      case 4:
-        return reinterpret_cast<void (*)(U, U, U, U)>(entry)(value(0), value(1), value(2), value(3));
-      default:
-        break;
-    }
-  }
-  if (typed_ && !stack_ && !floats_) {
-    uint64_t v[kIntegerRegisters] = {};
-    for (const Step& step : steps_) v[step.to] = argument(step.kind, kernargs + step.offset);
-    return call_in_integer_registers(entry, v);
-  }
+  if (direct_) return direct_(entry, steps_.data(), kernargs);
   ArgumentValues values;
   Caller caller = spread(kernargs, &values);
   caller(entry, values.values);

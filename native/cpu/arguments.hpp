@@ -2,6 +2,7 @@
 // psABI 3.2.3, AAPCS64 6.8.2): the n-th integer or pointer in the n-th integer register, the n-th float in the n-th
 // vector register, what has no register left on the stack in order, eight bytes each.
 #pragma once
+#include <utility>
 #include <vector>
 
 #include "core/program.hpp"
@@ -40,10 +41,21 @@ class ArgumentPlan {
     uint16_t to;  // index in ArgumentValues
     uint32_t offset;
   };
+  // Calls with all arguments in integer registers, for one number of them.
+  using Direct = void (*)(void* entry, const Step*, const uint8_t* kernargs);
+  template <size_t... I>
+  static void call_slots(void* entry, const Step*, const uint8_t* kernargs);
+  template <size_t... I>
+  static void call_integers(void* entry, const Step*, const uint8_t* kernargs);
+  template <size_t... I>
+  static Direct direct(bool slots, std::index_sequence<I...>);
+  template <size_t... N>
+  static Direct direct(bool slots, size_t count, std::index_sequence<N...>);
+
   std::vector<Step> steps_;
   bool typed_ = false;
-  bool slots_ = false;  // all are eight-byte integers in registers, in order
-  uint32_t stack_ = 0;  // how many go on the stack
+  Direct direct_ = nullptr;  // null when there are floats, or more than fit
+  uint32_t stack_ = 0;       // how many go on the stack
   bool floats_ = false;
 };
 
