@@ -89,6 +89,8 @@ void retire_object(PyObject* object) {
     add(Entry{std::move(s), nullptr, nullptr, object});
 }
 
+void retire_object_later(PyObject* object) { add(Entry{Stamp::now(), nullptr, nullptr, object}); }
+
 void run_retired() {
   if (g_pending->count.load(std::memory_order_relaxed) == 0) return;
   Entry entry;

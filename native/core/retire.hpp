@@ -40,6 +40,8 @@ class Stamp {
 void retire(void (*fn)(void*), void* p);
 // Drops the caller's reference to a Python object once all work queued until now has finished. Needs the GIL.
 void retire_object(PyObject* object);
+// The same, without needing the GIL: the object goes at the next run_retired().
+void retire_object_later(PyObject* object);
 // Runs what is due. Called by submits, allocations and synchronize; cheap when nothing is pending. Needs the GIL.
 void run_retired();
 

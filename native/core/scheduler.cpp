@@ -13,11 +13,12 @@
 namespace hcq {
 
 namespace {
-constexpr uint64_t kLinger = 20000;         // ns a thread spins on a queue that ran empty
-constexpr uint64_t kSpin = 10000;           // ns the scout spins before it naps
-constexpr uint64_t kNap = 50000;            // ns of one nap while launches are recent
-constexpr uint64_t kAwake = 5000000;        // ns after the last work until the scout sleeps for good
-constexpr uint64_t kBlockedNap = 10000000;  // longest nap while a queue waits for a signal others may set
+constexpr uint64_t kLinger = 20000;            // ns a thread spins on a queue that ran empty
+constexpr uint64_t kSpin = 10000;              // ns the scout spins before it naps
+constexpr uint64_t kNap = 50000;               // ns of one nap while launches are recent
+constexpr uint64_t kAwake = 5000000;           // ns after the last work until the scout sleeps for good
+constexpr uint64_t kBlockedNap = 10000000;     // longest nap while a queue waits for a signal that others may set
+constexpr uint64_t kBlockedSleep = 500000000;  // the same where the kernel wakes us when such a signal is set
 
 struct Sleeper {
   std::atomic<uint32_t> word{0};
@@ -171,6 +172,37 @@ bool take(State* s, Job** job, Queue** queue) {
   return false;
 }
 
+// Sleeps until work is pushed or a signal that something waits for is set, by this process or another one. A plain
+// store to a signal's memory wakes nobody; it is seen at the end of the sleep. False: this kernel can't.
+bool sleep_at_signals(State* s) {
+  FutexWord words[kMostFutexWords];
+  Signal* signals[kMostFutexWords];
+  unsigned count = 1;
+  words[0] = {&s->scout_word, s->scout_word.load(std::memory_order_acquire), false};
+  {
+    std::lock_guard<std::mutex> guard(s->lock);
+    if (!s->ready.empty() || !s->jobs.empty()) return true;
+    for (Waiting& w : s->waiting) {
+      if (count == kMostFutexWords) break;
+      Signal* signal = w.signal;
+      signal->refs.fetch_add(1, std::memory_order_relaxed);  // its entry may go while we sleep
+      // seq_cst: the setter stores the value before it reads `sleepers` (docs/design/signals.md)
+      signal->memory->sleepers.fetch_add(1, std::memory_order_seq_cst);
+      signals[count] = signal;
+      words[count] = {&signal->memory->wake, signal->memory->wake.load(std::memory_order_acquire), true};
+      ++count;
+    }
+  }
+  resume_satisfied();
+  bool able = true;
+  if (!s->ready_count.load(std::memory_order_relaxed)) able = futex_wait_any(words, count, kBlockedSleep);
+  for (unsigned i = 1; i < count; ++i) {
+    signals[i]->memory->sleepers.fetch_sub(1, std::memory_order_relaxed);
+    signal_release(signals[i]);
+  }
+  return able;
+}
+
 // The scout: until there is something to take. Returns false when it was time to sleep for good.
 bool scout(State* s) {
   auto work = [s] {
@@ -192,11 +224,11 @@ bool scout(State* s) {
     if (work()) return true;
     if (now_ns() - begin < kAwake) continue;
     if (!s->waiting_count.load(std::memory_order_relaxed)) return false;
-    // Another process, or a plain store, may set what a queue waits for: keep looking, ever less often.
-    if (nap < kBlockedNap) {
-      nap *= 2;
-      s->drowsy.store(true, std::memory_order_seq_cst);  // before the next look at the lists, so no push is missed
-    }
+    s->drowsy.store(true, std::memory_order_seq_cst);  // before the next look at the lists, so no push is missed
+    if (work()) return true;
+    if (sleep_at_signals(s)) continue;
+    // Without futex_waitv: another process may set what a queue waits for, so keep looking, ever less often.
+    if (nap < kBlockedNap) nap *= 2;
   }
 }
 

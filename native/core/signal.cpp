@@ -70,7 +70,9 @@ Signal* signal_create(uint64_t value, SignalMemory* memory, void* owner) {
 void signal_release(Signal* s) {
   if (s->generation != g_generation) return;
   // acq_rel: whoever recycles the slot sees every earlier use
-  if (s->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) retire(give_back, s);
+  if (s->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (s->owner) retire_object_later(static_cast<PyObject*>(s->owner));
+  retire(give_back, s);
 }
 
 void signal_wake(SignalMemory& s) {

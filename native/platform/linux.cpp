@@ -28,6 +28,28 @@ void futex_wake(std::atomic<uint32_t>* word, int count, bool shared) {
   syscall(SYS_futex, word, shared ? FUTEX_WAKE : FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
 }
 
+bool futex_wait_any(const FutexWord* words, unsigned count, uint64_t timeout_ns) {
+  // futex_waitv(2), Linux 5.16: struct futex_waitv {u64 val; u64 uaddr; u32 flags; u32 reserved}, an absolute time-out.
+  struct Waiter {
+    uint64_t value, address;
+    uint32_t flags, reserved;
+  };
+  constexpr long kSyscall = 449;  // the same number on all architectures
+  constexpr uint32_t kSize32 = 2, kPrivate = 128;
+  static std::atomic<bool> missing{false};
+  if (missing.load(std::memory_order_relaxed) || count > kMostFutexWords) return false;
+  Waiter waiters[kMostFutexWords];
+  for (unsigned i = 0; i < count; ++i)
+    waiters[i] = {words[i].expected, reinterpret_cast<uint64_t>(words[i].word),
+                  kSize32 | (words[i].shared ? 0 : kPrivate), 0};
+  uint64_t until = now_ns() + timeout_ns;
+  timespec t{static_cast<time_t>(until / 1000000000ull), static_cast<long>(until % 1000000000ull)};
+  if (syscall(kSyscall, waiters, count, 0, &t, CLOCK_MONOTONIC) >= 0) return true;
+  if (errno == EAGAIN || errno == ETIMEDOUT || errno == EINTR) return true;
+  missing.store(true, std::memory_order_relaxed);  // ENOSYS, or a sandbox that refuses it
+  return false;
+}
+
 // cgroup v2 (cpu.max: "quota period" or "max period") and v1 (cpu.cfs_quota_us, -1 is none).
 static double cgroup_quota() {
   double quota = 0, period = 0;

@@ -11,6 +11,15 @@ namespace hcq {
 bool futex_wait(std::atomic<uint32_t>* word, uint32_t expected, uint64_t timeout_ns, bool shared);
 void futex_wake(std::atomic<uint32_t>* word, int count, bool shared);
 
+struct FutexWord {
+  std::atomic<uint32_t>* word;
+  uint32_t expected;
+  bool shared;
+};
+constexpr unsigned kMostFutexWords = 128;
+// Sleeps while every word is as expected, at most timeout_ns. Returns false at once where the kernel can't do that.
+bool futex_wait_any(const FutexWord* words, unsigned count, uint64_t timeout_ns);
+
 unsigned usable_cpus();  // affinity mask and cgroup quota, at least 1
 void set_thread_name(const char* name);
 void set_precise_timers();  // this thread's sleeps end when asked, not 50 us later

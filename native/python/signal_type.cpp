@@ -93,12 +93,8 @@ void signal_dealloc(PyObject* object) {
   auto* self = reinterpret_cast<SignalObject*>(object);
   if (self->weakrefs) PyObject_ClearWeakRefs(object);
   if (Signal* s = self->signal; s && s->generation == g_generation) {
-    auto* owner = static_cast<PyObject*>(s->owner);
-    if (owner && s->refs.load(std::memory_order_acquire) == 1) {
-      s->owner = nullptr;
-      retire_object(owner);
-    }
     signal_release(s);
+    run_retired();
   }
   PyTypeObject* type = Py_TYPE(object);
   type->tp_free(object);
