@@ -46,7 +46,8 @@ def binding() -> ModuleType:
         raise CompileError(
             "the LLVM device compiles through llvmlite, which can't be imported", f"{error}; pip install llvmlite"
         ) from None
-    return llvm
+    found: ModuleType = llvm
+    return found
 
 
 @functools.cache

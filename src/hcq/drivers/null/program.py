@@ -20,7 +20,7 @@ class NullProgram(_native.Program, HCQProgram):
         """Raises InvalidProgram for bytes that are no library of ours."""
         if not bytes(lib).startswith(MAGIC):
             raise InvalidProgram(f"{device.dname}: this is no library of the null compiler ({len(lib)} bytes)")
-        return super().__new__(cls, device, name, None)  # type: ignore[call-arg]  # the native type's
+        return super().__new__(cls, device, name, None)
 
     def __init__(self, device: Any, name: str, lib: bytes) -> None:
         """Everything is done by the native type."""
