@@ -284,6 +284,7 @@ def test_loading_and_dropping_leaves_nothing_behind(compiler):
 FORK = """
 import os, struct, sys
 import numpy as np
+import hcq.errors
 from hcq import _native
 library = open(sys.argv[1], "rb").read()
 out = np.zeros(1, "i4")
@@ -294,6 +295,11 @@ inherited = _native._Function(library, "f")
 assert run(inherited) == 8
 child = os.fork()
 if child == 0:
+    try:
+        run(inherited)
+        os._exit(1)
+    except hcq.errors.ForkedDeviceError:
+        pass
     fresh = [_native._Function(library, "f") for _ in range(20)]
     assert all(run(function) == 8 for function in fresh)
     del inherited, fresh

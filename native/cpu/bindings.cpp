@@ -8,6 +8,7 @@
 #include "cpu/context.hpp"
 #include "cpu/fault.hpp"
 #include "cpu/host.hpp"
+#include "python/common.hpp"
 
 namespace nb = nanobind;
 
@@ -33,6 +34,10 @@ class Function {
 
   void run(nb::bytes kernargs, std::array<uint32_t, 3> groups, std::array<uint32_t, 3> items, uint64_t first,
            int64_t last, const std::string& device) const {
+    if (program_->generation != g_generation) {
+      raise_forked(program_->generation, "function '" + program_->name + "'");
+      throw nb::python_error();
+    }
     uint64_t end = last < 0 ? uint64_t{groups[0]} * groups[1] * groups[2] : static_cast<uint64_t>(last);
     const auto* bytes = reinterpret_cast<const uint8_t*>(kernargs.c_str());
     uint64_t group_items = uint64_t{items[0]} * items[1] * items[2];
