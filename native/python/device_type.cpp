@@ -94,7 +94,10 @@ PyObject* synchronize(PyObject* self, PyObject*) {
   Device* d = device_of(self);
   if (!d) return nullptr;
   if (d->generation != g_generation) return raise_forked(d->generation, d->name);
-  if (d->closed.load(std::memory_order_relaxed)) Py_RETURN_NONE;
+  if (d->closed.load(std::memory_order_relaxed)) {
+    device_usable(d);  // raises
+    return nullptr;
+  }
   // Most often nothing is left: then no clock, no configuration.
   Queue* c = d->compute.load(std::memory_order_acquire);
   Queue* k = d->copy.load(std::memory_order_acquire);
