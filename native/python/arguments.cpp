@@ -228,12 +228,13 @@ bool refuse_buffer(const Program& program, Py_ssize_t i, PyObject* o) {
   return refuse(text + ": expected a Buffer, an HCQBuffer or a NumPy array, got " + Py_TYPE(o)->tp_name);
 }
 
-bool address_of(const Program& program, Py_ssize_t i, PyObject* o, uint64_t* out, bool* arrays) {
-  if (PyObject_TypeCheck(o, Buffer_Type)) {
-    // A look-up by name, so that what the Buffer checks (closed, inherited) is checked.
-    PyObject* handle = reinterpret_cast<BufferObject*>(o)->buf;
-    if (!handle || !PyObject_TypeCheck(handle, HCQBuffer_Type)) {
-      Ref checked(PyObject_GetAttrString(o, "_buf"));
+bool address_of(const Program& program, Py_ssize_t i, PyObject* o, uint64_t* out, Arguments* arguments) {
+  if (buffer_check(o)) {
+    auto* buffer = reinterpret_cast<BufferObject*>(o);
+    PyObject* handle = buffer->buf;
+    bool closed = buffer->base ? buffer->base->closed : buffer->closed;
+    if (!handle || closed || buffer->generation != g_generation || !hcq_buffer_check(handle)) {
+      Ref checked(PyObject_GetAttrString(o, "_buf"));  // raises for what is closed or inherited
       if (checked) return refuse_buffer(program, i, o);
       if (PyErr_ExceptionMatches(PyExc_AttributeError)) return refuse_buffer(program, i, o);
       return false;
@@ -241,8 +242,13 @@ bool address_of(const Program& program, Py_ssize_t i, PyObject* o, uint64_t* out
     *out = reinterpret_cast<HCQBufferObject*>(handle)->va_addr;
     return true;
   }
-  if (PyObject_TypeCheck(o, HCQBuffer_Type)) {
-    *out = reinterpret_cast<HCQBufferObject*>(o)->va_addr;
+  if (hcq_buffer_check(o)) {
+    auto* handle = reinterpret_cast<HCQBufferObject*>(o);
+    if (handle->generation != g_generation) {
+      raise_forked(handle->generation, "an HCQBuffer");
+      return false;
+    }
+    *out = handle->va_addr;
     return true;
   }
   Ref interface(PyObject_GetAttrString(o, "__array_interface__"));
@@ -252,9 +258,15 @@ bool address_of(const Program& program, Py_ssize_t i, PyObject* o, uint64_t* out
   std::string text = program.name + ": array " + std::to_string(i);
   if (strides && strides != Py_None) return refuse(text + " is strided: pass numpy.ascontiguousarray of it");
   if (!data || !PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2) return refuse_buffer(program, i, o);
-  if (PyObject_IsTrue(PyTuple_GET_ITEM(data, 1)))
-    return refuse(text + " is read-only: pass a copy, since the kernel may write it");
-  *arrays = true;
+  arguments->arrays = true;
+  if (PyObject_IsTrue(PyTuple_GET_ITEM(data, 1))) {
+    // The kernel might write it, so it works on a copy, which nobody sees.
+    if (!arguments->copies) arguments->copies = Ref(PyList_New(0));
+    Ref copy(arguments->copies ? PyObject_CallMethod(o, "tobytes", nullptr) : nullptr);
+    if (!copy || PyList_Append(arguments->copies.get(), copy.get()) < 0) return false;
+    *out = reinterpret_cast<uint64_t>(PyBytes_AsString(copy.get()));
+    return !PyErr_Occurred();
+  }
   return parse_u64(PyTuple_GET_ITEM(data, 0), out, "the address of the array");
 }
 
@@ -359,7 +371,7 @@ bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t
       return refuse(program.name + " takes " + std::to_string(wanted) + " values, got " + std::to_string(value_count));
     for (Py_ssize_t i = 0; i < count; ++i) {
       uint64_t address;
-      if (!address_of(program, i, buffers[i], &address, &out->arrays)) return false;
+      if (!address_of(program, i, buffers[i], &address, out)) return false;
       std::memcpy(out->bytes + 8 * i, &address, 8);
     }
     for (Py_ssize_t i = 0; i < value_count; ++i) {
@@ -376,7 +388,7 @@ bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t
   uint8_t* slot = out->bytes + 8;
   for (Py_ssize_t i = 0; i < count; ++i, slot += 8) {
     uint64_t address;
-    if (!address_of(program, i, buffers[i], &address, &out->arrays)) return false;
+    if (!address_of(program, i, buffers[i], &address, out)) return false;
     std::memcpy(slot, &address, 8);
   }
   for (Py_ssize_t i = 0; i < value_count; ++i, slot += 8) {

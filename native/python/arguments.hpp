@@ -9,6 +9,7 @@ namespace hcq {
 struct Arguments {
   uint32_t size = 0;
   bool arrays = false;  // a NumPy array's own memory is used: the launch must finish before the call returns
+  Ref copies;           // list of private copies of read-only arrays, kept as long as the launch may read them
   alignas(64) uint8_t bytes[kMaxInlineArguments];
 };
 

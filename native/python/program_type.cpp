@@ -256,7 +256,7 @@ PyObject* prepare(PyObject* self_object, PyObject* const* args, Py_ssize_t count
       !check_sizes(*self->program, launch.groups, launch.items) ||
       !pack_arguments(*self->program, args, count, k.vals, &arguments))
     return nullptr;
-  Ref held(PyTuple_New(2 * count));
+  Ref held(PyTuple_New(2 * count + 1));
   if (!held) return nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) {
     Py_INCREF(args[i]);
@@ -270,6 +270,9 @@ PyObject* prepare(PyObject* self_object, PyObject* const* args, Py_ssize_t count
     }
     PyTuple_SET_ITEM(held.get(), 2 * i + 1, handle);
   }
+  PyObject* copies = arguments.copies ? arguments.copies.release() : Py_None;
+  if (copies == Py_None) Py_INCREF(copies);
+  PyTuple_SET_ITEM(held.get(), 2 * count, copies);
   auto* p = reinterpret_cast<PreparedObject*>(Prepared_Type->tp_alloc(Prepared_Type, 0));
   if (!p) return nullptr;
   p->vectorcall = call_prepared;
