@@ -489,7 +489,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "size.devices",
         "size",
-        "64 devices opened",
+        "64 more devices opened",
         "ms",
         (
             Entry("hcq", "many_devices"),

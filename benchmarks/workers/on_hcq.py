@@ -444,8 +444,9 @@ def many_buffers(n: int) -> Answer:
 
 @bench
 def many_devices(n: int) -> Answer:
+    """After a first one, which start.open is about."""
     run = f"for k in range({n}): hcq.Device[f'CLANG:{{k + 1}}']"
-    return fresh("import hcq, threading, os", run, "extra = {'threads': len(os.listdir('/proc/self/task'))}")
+    return fresh("import os\n" + PREFACE, run, "extra = {'threads': len(os.listdir('/proc/self/task'))}")
 
 
 if __name__ == "__main__":

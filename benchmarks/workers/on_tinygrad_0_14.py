@@ -279,7 +279,7 @@ def many_buffers(n: int) -> Answer:
 
 @bench
 def many_devices(n: int) -> Answer:
-    return fresh(PREFACE, f"for k in range({n}): Device[f'CPU:{{k + 1}}']")
+    return fresh(PREFACE + "Device['CPU']", f"for k in range({n}): Device[f'CPU:{{k + 1}}']")
 
 
 @lru_cache

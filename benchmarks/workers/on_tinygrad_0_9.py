@@ -183,7 +183,7 @@ def many_buffers(n: int) -> Answer:
 
 @bench
 def many_devices(n: int) -> Answer:
-    return fresh(PREFACE, f"for k in range({n}): Device[f'CLANG:{{k + 1}}']")
+    return fresh(PREFACE + "Device['CLANG']", f"for k in range({n}): Device[f'CLANG:{{k + 1}}']")
 
 
 @bench
