@@ -32,6 +32,8 @@ def figure(row: Row, value: float, with_unit: bool = True) -> str:
     else:
         scale, unit = SCALES[row.unit]
         number = value * scale
+    if row.unit == "plain":
+        return f"{number:.0f}"
     digits = 3 if abs(number) < 0.0995 else 2 if abs(number) < 9.95 else 1 if abs(number) < 99.5 else 0
     return f"{number:.{digits}f}" + (f" {unit}" if with_unit and unit else "")
 

@@ -22,6 +22,7 @@ from benchmarks.rows import Entry, Row
 from benchmarks.worker import Answer, Worker
 
 ANSWER_LIMIT = 60.0
+PLAIN = ("%", "x", "plain")  # units of rows that measure no time: nothing to put in ratio
 LEFT_OUT = "left out by --peers"
 SETTLE = 0.004  # between two entries: threads of the last one that still spin fall asleep
 
@@ -81,7 +82,7 @@ class Run:
                 spinner.wait()
         return {
             "id": row.id,
-            "entries": [column.result(columns[0]) for column in columns],
+            "entries": [column.result(None if row.unit in PLAIN else columns[0]) for column in columns],
             "others": round(share, 3),
             "seconds": round(time.monotonic() - began, 2),
         }
@@ -138,7 +139,7 @@ class Column:
             self.values[k] = answer["value"]
             self.extra = {key: value for key, value in answer.items() if key != "value"}
 
-    def result(self, first: Column) -> Result:
+    def result(self, first: Column | None) -> Result:
         """`ratio`: this entry's value over the first entry's, the median over the rounds that have both."""
         entry = self.entry
         result: Result = {"peer": PEERS[entry.peer].label, "label": entry.label, "n": self.count}
@@ -146,9 +147,10 @@ class Column:
             return result | self.reason
         values = list(self.values.values())
         result |= {"median": statistics.median(values), "min": min(values), "max": max(values), "rounds": values}
-        both = [value / first.values[k] for k, value in self.values.items() if first.values.get(k)]
-        if both and not first.reason and first is not self and first.entry.peer == "hcq":
-            result["ratio"] = statistics.median(both)
+        if first is not None and not first.reason and first is not self and first.entry.peer == "hcq":
+            both = [value / first.values[k] for k, value in self.values.items() if first.values.get(k)]
+            if both:
+                result["ratio"] = statistics.median(both)
         if self.extra:
             result["extra"] = self.extra
         return result
