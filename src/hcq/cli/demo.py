@@ -190,7 +190,7 @@ def _print(report: Report) -> None:
         ready = f"{'from the cache' if outcome.cached else 'compiled'} in {_time(outcome.compile_s)}"
         speed = f"{outcome.copy_speed / 1e9:.1f} GB/s"
         table = Table(
-            title=f"\n{outcome.device}: {outcome.language}, {ready}; NumPy copied at {speed} in between",
+            title=f"\n{outcome.device}: {outcome.language}, {ready}; NumPy copied at up to {speed} meanwhile",
             box=box.SIMPLE_HEAD,
             title_justify="left",
             title_style="bold",
@@ -208,7 +208,7 @@ def _print(report: Report) -> None:
             table.add_row(*cells)
         out.print(table)
     out.print(
-        "GB/s count bytes read and written; `of copy speed` is how near that comes to NumPy copying on all threads."
+        "Times are medians. GB/s count bytes read and written; `of copy speed`: beside NumPy copying on all threads."
     )
     out.print(
         "A frame is one picture through all steps; overlapped, its copies run beside the kernels of the one before."
