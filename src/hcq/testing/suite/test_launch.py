@@ -156,7 +156,6 @@ def test_a_waited_launch_of_nothing_took_no_time(dev, kernels):
         ("1", 1, 1),
         (1, None, 1),
         (1,) * 4,
-        1,
     ],
 )
 def test_wrong_sizes_are_refused_and_queue_nothing(dev, kernels, which, sizes):

@@ -344,10 +344,13 @@ def test_buffers_of_a_closed_device_raise(fresh, driver):
 
 
 @promise("registry.close")
-def test_using_a_closed_device_raises(fresh):
+@needs("queues", "compiles")
+def test_a_closed_device_takes_no_work(fresh, fresh_kernels):
+    program, queue = fresh_kernels.nothing, fresh.hw_compute_queue_t().signal(fresh.signal_t(), 1)
     fresh.close()
-    with pytest.raises(RuntimeError):
-        fresh.synchronize()
+    for use in (program, lambda: queue.submit(fresh), lambda: program(wait=True)):
+        with pytest.raises(RuntimeError):
+            use()
 
 
 @promise("registry.close_waits")
