@@ -80,6 +80,7 @@ driver = DriverUnderTest(
     kernels=dict.fromkeys(KERNELS, SOURCE),
     lacks={
         "inject": "faults are injected by native code and the null device",
+        "host_pointers": "it knows only memory that it has allocated itself",
         "shared_signals": "its signals are Python objects",
         "plain": "each of its kernels is called once a work-group",
         "native": "its queues are Python threads",

@@ -59,7 +59,12 @@ class Compiler:
         return library
 
     def _compile(self, src: str | bytes) -> bytes:
-        library = self.compile(src)
+        try:
+            library = self.compile(src)
+        except CompileError as error:
+            if error.source is None:  # the driver's compiler need not say what it was given
+                error.source = src
+            raise
         if not isinstance(library, (bytes, bytearray, memoryview)):
             raise TypeError(f"{type(self).__name__}.compile must return bytes, not {type(library).__name__}")
         return bytes(library)

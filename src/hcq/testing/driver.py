@@ -17,6 +17,7 @@ TAGS: Mapping[str, str] = {
     "async": "runs queued work while Python goes on",
     "host_memory": "the host reads and writes the device's memory at va_addr; the queues reach any address of the host",
     "zero_copy": "the allocator has as_buffer",
+    "host_pointers": "memory of the caller can be a buffer's memory (hcq.array with copy=False)",
     "peers": "D:1, D:2 ... are further devices",
     "inject": "hcq.testing.inject works on it",
     "fork": "may be opened again in a forked child",

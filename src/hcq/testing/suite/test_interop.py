@@ -105,7 +105,7 @@ def test_array_takes_what_others_make(dev):
 
 
 @promise("interop.array_copy_false")
-@needs("host_memory", "zero_copy")
+@needs("host_pointers")
 def test_array_shares_host_memory(dev):
     array = np.arange(6, dtype=I32)
     before = live(dev.dname)
