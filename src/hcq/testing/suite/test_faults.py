@@ -1,6 +1,7 @@
 """Injected faults, what a lost device means for those who wait, and that it opens again."""
 
 import asyncio
+import contextlib
 import gc
 import threading
 import time
@@ -63,8 +64,9 @@ def test_a_compile_fails_at_the_call(fresh, fresh_kernels):
 @pytest.mark.parametrize("error", [None, Wrecked("the first cause"), Wrecked])
 def test_a_failed_exec_loses_the_device(fresh, fresh_kernels, error):
     with inject(fresh, "exec", nth=3, error=error):
-        for _ in range(5):
-            fresh_kernels.nothing()
+        with contextlib.suppress(DeviceLost):  # the last ones may be told already
+            for _ in range(5):
+                fresh_kernels.nothing()
         with pytest.raises(DeviceLost) as lost:
             fresh.synchronize()
     assert lost.value.device == fresh.dname

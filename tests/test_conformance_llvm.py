@@ -1,8 +1,0 @@
-"""The conformance suite on LLVM."""
-
-from dataclasses import replace
-
-from hcq.testing import known, suite_tests
-
-driver = replace(known("LLVM"), exclusions={"copy.large": "CLANG runs it: the same code, and gibibytes take a while"})
-globals().update(suite_tests())
