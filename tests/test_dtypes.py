@@ -21,6 +21,11 @@ def test_every_dtype_has_a_numpy_counterpart_of_its_size(dtype):
     assert getattr(dtypes, dtype.name) is dtype
 
 
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=repr)
+def test_numpy_takes_these_constants_wherever_it_takes_a_dtype(dtype):
+    assert np.dtype(dtype) == dtype.numpy and np.ones(2, dtype).dtype == dtype.numpy
+
+
 def test_the_machine_learning_types_are_those_of_ml_dtypes():
     assert dtypes.bfloat16.numpy == np.dtype(ml_dtypes.bfloat16)
     assert dtypes.float8_e4m3fn.numpy == np.dtype(ml_dtypes.float8_e4m3fn)

@@ -46,6 +46,11 @@ class DType:
             converted = numpy.dtype(self.name)
         return converted
 
+    @property
+    def dtype(self) -> numpy.dtype[Any]:
+        """The same, under the name by which NumPy asks: wherever it takes a dtype, it takes these constants."""
+        return self.numpy
+
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"dtypes are constants: {self!r}.{name} can't be set")
 
