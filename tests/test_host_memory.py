@@ -288,3 +288,32 @@ def test_leaving_the_interpreter_with_live_buffers_is_silent():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_forked_child_can_not_launch_with_inherited_buffers():
+    code = """
+    import os, sys
+    import hcq
+    from hcq import Device, dtypes
+    from hcq.errors import ForkedDeviceError
+    source = "void five(int *a) { a[0] = 5; }"
+    buf = hcq.zeros(4, dtypes.int32, "CLANG")
+    Device["CLANG"].program("five", source)(buf, wait=True)
+    handle, failed = buf._buf, []
+    pid = os.fork()
+    if pid == 0:
+        own, program = hcq.zeros(4, dtypes.int32, "CLANG"), Device["CLANG"].program("five", source)
+        refused = 0
+        for inherited in (buf, handle):
+            try:
+                program(inherited, wait=True)
+            except ForkedDeviceError:
+                refused += 1
+        program(own, wait=True)
+        os._exit(0 if refused == 2 and own.numpy().tolist() == [5, 0, 0, 0] else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")

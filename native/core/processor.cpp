@@ -6,6 +6,7 @@
 #include "core/program.hpp"
 #include "core/queue_list.hpp"
 #include "core/scheduler.hpp"
+#include "core/stream.hpp"
 #include "cpu/fault.hpp"
 
 namespace hcq {
@@ -52,7 +53,8 @@ void run_exec_groups(const Job& job, uint64_t first, uint64_t last) {
 void run_copy(const Job& job, uint64_t first, uint64_t last) {
   uint64_t from = first * kCopyChunk, to = last * kCopyChunk;
   if (to > job.bytes) to = job.bytes;
-  std::memcpy(reinterpret_cast<void*>(job.destination + from), reinterpret_cast<void*>(job.source + from), to - from);
+  copy_part(reinterpret_cast<void*>(job.destination + from), reinterpret_cast<void*>(job.source + from), to - from,
+            job.bytes);
 }
 
 // Marks what a dropped packet was to signal as failed. A device that is well still advances its own timeline.
@@ -254,7 +256,10 @@ Did run_copy_packet(Queue* q, uint8_t* packet, bool helper) {
   }
   bool timed = p->header.flags & kTimed;
   uint64_t start = timed ? now_ns() : 0;
-  std::memmove(reinterpret_cast<void*>(p->destination), reinterpret_cast<void*>(p->source), p->bytes);
+  if (overlap)
+    std::memmove(reinterpret_cast<void*>(p->destination), reinterpret_cast<void*>(p->source), p->bytes);
+  else
+    copy_part(reinterpret_cast<void*>(p->destination), reinterpret_cast<void*>(p->source), p->bytes, p->bytes);
   complete(q, packet, start, timed ? now_ns() : 0);
   return Did::next;
 }

@@ -1,23 +1,20 @@
-// Copies of host memory. From 8 MiB on, which is where a copy leaves the caches, they are cut into pieces for a few
-// helper threads and written with non-temporal stores, which save reading each destination line first: on two machines
-// that is 1.7 to 4 times one thread's memcpy (benchmarks). Below, memcpy is faster.
+// Large copies, shared among a few helper threads that sleep otherwise. How one thread copies its part is
+// core/stream.cpp.
 #include "memory/copy_engine.hpp"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <system_error>
 #include <thread>
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
+
+#include "core/scheduler.hpp"
+#include "core/stream.hpp"
+#include "platform/platform.hpp"
 
 namespace hcq {
 
@@ -25,53 +22,6 @@ namespace {
 
 constexpr uint64_t kPiece = 1ull << 20;
 constexpr unsigned kThreads = 8;  // more do not raise the bandwidth of one socket much
-
-// Bytes from which a copy is cut up and streamed.
-uint64_t large() {
-  static const uint64_t bytes = [] {
-    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);  // 0 or -1 where the system doesn't say
-    return cache <= 0 ? 8ull << 20
-                      : std::clamp<uint64_t>(static_cast<uint64_t>(cache) * 3 / 8, 4ull << 20, 32ull << 20);
-  }();
-  return bytes;
-}
-
-// What one thread copies of a large copy: no overlap.
-void stream(char* dest, const char* src, uint64_t size) {
-#if defined(__SSE2__)
-  uint64_t head = -reinterpret_cast<uintptr_t>(dest) & 63;
-  if (size >= 4096) {
-    std::memcpy(dest, src, head);
-    dest += head;
-    src += head;
-    size -= head;
-    for (; size >= 64; size -= 64, dest += 64, src += 64) {
-      _mm_prefetch(src + 1024, _MM_HINT_T0);  // never faults, also past the end
-      const __m128i* from = reinterpret_cast<const __m128i*>(src);
-      __m128i* to = reinterpret_cast<__m128i*>(dest);
-      __m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1);
-      __m128i c = _mm_loadu_si128(from + 2), d = _mm_loadu_si128(from + 3);
-      _mm_stream_si128(to, a);
-      _mm_stream_si128(to + 1, b);
-      _mm_stream_si128(to + 2, c);
-      _mm_stream_si128(to + 3, d);
-    }
-    _mm_sfence();  // non-temporal stores are weakly ordered: seen by others before what follows
-  }
-#endif
-  std::memcpy(dest, src, size);
-}
-
-unsigned thread_count() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  unsigned count = sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<unsigned>(CPU_COUNT(&set)) : 1;
-  if (const char* text = std::getenv("HCQ_CPU_THREADS")) {
-    unsigned long asked = std::strtoul(text, nullptr, 10);
-    if (asked) count = static_cast<unsigned>(std::min<unsigned long>(asked, kThreads));
-  }
-  return std::min(count, kThreads);
-}
 
 // Helpers sleep until there is a job. One job at a time: a second caller does its own alone.
 class Engine {
@@ -112,7 +62,7 @@ class Engine {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for Python's threads
-    for (unsigned i = 1; i < thread_count(); ++i) {
+    for (unsigned i = 1; i < std::min(worker_limit(), kThreads); ++i) {
       try {
         std::thread([this] { help(); }).detach();
         ++helpers_;
@@ -124,7 +74,7 @@ class Engine {
   }
 
   void help() {
-    pthread_setname_np(pthread_self(), "hcq-copy");
+    set_thread_name("hcq-copy");
     uint64_t seen = 0;
     std::unique_lock<std::mutex> hold(mutex_);
     for (;;) {
@@ -180,7 +130,7 @@ struct Copy {
 void copy_piece(void* context, uint64_t i) {
   const Copy& c = *static_cast<Copy*>(context);
   uint64_t at = i * kPiece;
-  stream(c.dest + at, c.src + at, std::min(kPiece, c.size - at));
+  copy_part(c.dest + at, c.src + at, std::min(kPiece, c.size - at), c.size);
 }
 
 }  // namespace
@@ -193,7 +143,7 @@ void in_parallel(uint64_t count, void (*fn)(void*, uint64_t), void* context) {
 void copy_bytes(void* dest, const void* src, uint64_t size) {
   uint64_t d = reinterpret_cast<uint64_t>(dest), s = reinterpret_cast<uint64_t>(src);
   bool apart = d - s >= size && s - d >= size;  // unsigned: the distance either way around
-  if (size < large() || !apart) {
+  if (size < large_copy() || !apart) {
     std::memmove(dest, src, size);
     return;
   }

@@ -100,6 +100,13 @@ PyObject* hcq_buffer_new(uint64_t va_addr, uint64_t size, Block* block) {
   return reinterpret_cast<PyObject*>(self);
 }
 
+bool hcq_buffer_usable(PyObject* handle) {
+  uint32_t generation = reinterpret_cast<HCQBufferObject*>(handle)->generation;
+  if (generation == g_generation) return true;
+  set_forked(generation, "a buffer");
+  return false;
+}
+
 int init_hcq_buffer(PyObject* module) {
   PyObject* type = PyType_FromModuleAndSpec(module, &spec, nullptr);
   if (!type) return -1;

@@ -18,12 +18,7 @@ HCQBufferObject* as_handle(PyObject* o) {
     PyErr_Format(PyExc_TypeError, "expected an HCQBuffer of a host device, not %.100s", Py_TYPE(o)->tp_name);
     return nullptr;
   }
-  HCQBufferObject* handle = reinterpret_cast<HCQBufferObject*>(o);
-  if (handle->generation != g_generation) {
-    set_forked(handle->generation, "a buffer");
-    return nullptr;
-  }
-  return handle;
+  return hcq_buffer_usable(o) ? reinterpret_cast<HCQBufferObject*>(o) : nullptr;
 }
 
 PyObject* driver_alloc(PyObject*, PyObject* const* args, Py_ssize_t n) {

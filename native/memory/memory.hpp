@@ -45,6 +45,9 @@ inline bool hcq_buffer_check(PyObject* o) {
   return Py_TYPE(o) == HCQBuffer_Type || PyType_IsSubtype(Py_TYPE(o), HCQBuffer_Type);
 }
 
+// Sets ForkedDeviceError and returns false for a handle inherited through fork.
+bool hcq_buffer_usable(PyObject* handle);
+
 struct DeviceRecord;
 
 // hcq.Buffer. The launch path reads `buf`, `device` and `generation`; the rest belongs to memory/buffer*.cpp.

@@ -3,12 +3,7 @@
 // tree.
 #include "memory/pool.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -16,6 +11,7 @@
 #include <vector>
 
 #include "memory/copy_engine.hpp"
+#include "platform/platform.hpp"
 
 namespace hcq {
 
@@ -70,70 +66,9 @@ struct FreeRun {
 
 uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
-// Bytes that can be had without pushing the system into its out-of-memory killer; UINT64_MAX when it doesn't say.
-uint64_t available_bytes() {
-  uint64_t available = UINT64_MAX;
-  char line[256];
-  if (FILE* f = std::fopen("/proc/meminfo", "re")) {
-    unsigned long long kib;
-    while (std::fgets(line, sizeof line, f))
-      if (std::sscanf(line, "MemAvailable: %llu kB", &kib) == 1) available = kib * 1024;
-    std::fclose(f);
-  }
-  // A container's own limit (cgroup v2): page cache can be reclaimed, so it counts as available.
-  unsigned long long limit = 0, current = 0, inactive = 0, value;
-  if (FILE* f = std::fopen("/sys/fs/cgroup/memory.max", "re")) {
-    if (std::fscanf(f, "%llu", &limit) != 1) limit = 0;
-    std::fclose(f);
-  }
-  if (limit) {
-    if (FILE* f = std::fopen("/sys/fs/cgroup/memory.current", "re")) {
-      if (std::fscanf(f, "%llu", &current) != 1) current = 0;
-      std::fclose(f);
-    }
-    if (FILE* f = std::fopen("/sys/fs/cgroup/memory.stat", "re")) {
-      while (std::fgets(line, sizeof line, f))
-        if (std::sscanf(line, "inactive_file %llu", &value) == 1) inactive = value;
-      std::fclose(f);
-    }
-    uint64_t used = current > inactive ? current - inactive : 0;
-    uint64_t left = limit > used ? limit - used : 0;
-    if (left < available) available = left;
-  }
-  return available;
-}
-
 bool fits(uint64_t bytes) {
-  uint64_t available = available_bytes();
+  uint64_t available = available_memory();
   return available == UINT64_MAX || (available > kReserve && bytes <= available - kReserve);
-}
-
-// `bytes` of address space, aligned to a huge page, or nullptr.
-uint8_t* map_aligned(uint64_t bytes) {
-  if (bytes > UINT64_MAX / 2) return nullptr;
-  void* raw = mmap(nullptr, bytes + kChunk, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (raw == MAP_FAILED) return nullptr;
-  uint64_t start = reinterpret_cast<uint64_t>(raw), aligned = round_up(start, kChunk);
-  if (aligned > start) munmap(raw, aligned - start);
-  uint64_t tail = start + bytes + kChunk - (aligned + bytes);
-  if (tail) munmap(reinterpret_cast<void*>(aligned + bytes), tail);
-  madvise(reinterpret_cast<void*>(aligned), bytes, MADV_HUGEPAGE);  // a hint: failing is no harm
-  return reinterpret_cast<uint8_t*>(aligned);
-}
-
-// Faults the pages in. Memory that others already use may lie among them, so contents are kept. False: no memory.
-bool populate(uint8_t* address, uint64_t bytes) {
-#ifndef MADV_POPULATE_WRITE
-  constexpr int MADV_POPULATE_WRITE = 23;  // Linux 5.14
-#endif
-  for (;;) {
-    if (madvise(address, bytes, MADV_POPULATE_WRITE) == 0) return true;
-    if (errno == EINTR || errno == EAGAIN) continue;
-    if (errno != EINVAL) return false;
-    break;
-  }
-  for (uint64_t at = 0; at < bytes; at += kPage) __atomic_fetch_or(address + at, 0, __ATOMIC_RELAXED);
-  return true;
 }
 
 struct Piecewise {
@@ -151,7 +86,7 @@ bool populate_large(uint8_t* address, uint64_t bytes) {
                 Piecewise& p = *static_cast<Piecewise*>(context);
                 // relaxed: read once all pieces are done
                 if (!p.good.load(std::memory_order_relaxed)) return;
-                if (!populate(p.address + i * kPiece, std::min(kPiece, p.bytes - i * kPiece)))
+                if (!populate_pages(p.address + i * kPiece, std::min(kPiece, p.bytes - i * kPiece)))
                   p.good.store(false, std::memory_order_relaxed);
               },
               &all);
@@ -186,7 +121,7 @@ class Pool {
     void* object = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(place) & ~kTagMask);
     if (tag == kBigTag) {
       Big* big = static_cast<Big*>(object);
-      munmap(address, big->bytes);
+      unmap_memory(address, big->bytes);
       std::lock_guard<std::mutex> hold(mutex_);
       big_bytes_ -= big->bytes;
       --bigs_;
@@ -201,7 +136,7 @@ class Pool {
       else
         unmap = free_run(static_cast<Arena*>(object), page_of(static_cast<Arena*>(object), address));
     }
-    if (unmap) munmap(unmap, kArena);
+    if (unmap) unmap_memory(unmap, kArena);
   }
 
   void trim() {
@@ -217,12 +152,12 @@ class Pool {
         // Under the lock, so that nobody is given a chunk while its pages go.
         for (uint32_t c = 0; c < kChunks; ++c)
           if (arena->populated[c] && arena->chunk_used[c] == 0) {
-            madvise(arena->base + c * kChunk, kChunk, MADV_DONTNEED);
+            drop_pages(arena->base + c * kChunk, kChunk);
             arena->populated[c] = false;
           }
       }
     }
-    for (uint8_t* base : unmap) munmap(base, kArena);
+    for (uint8_t* base : unmap) unmap_memory(base, kArena);
   }
 
   PoolStats stats() {
@@ -245,17 +180,17 @@ class Pool {
   static uint32_t page_of(Arena* arena, void* address) {
     return static_cast<uint32_t>((static_cast<uint8_t*>(address) - arena->base) / kPage);
   }
-  static bool warm(const Chunks& cold) { return cold.bytes == 0 || populate(cold.address, cold.bytes); }
+  static bool warm(const Chunks& cold) { return cold.bytes == 0 || populate_pages(cold.address, cold.bytes); }
 
   void* alloc_big(uint64_t size, void** place) {
     uint64_t bytes = round_up(size, kPage);
     if (bytes < size || !fits(bytes)) return nullptr;
-    uint8_t* address = map_aligned(bytes);
+    uint8_t* address = static_cast<uint8_t*>(map_memory(bytes, kChunk));
     if (!address) return nullptr;
     Big* big = new (std::nothrow) Big{bytes};
     if (!big || !populate_large(address, bytes)) {
       delete big;
-      munmap(address, bytes);
+      unmap_memory(address, bytes);
       return nullptr;
     }
     std::lock_guard<std::mutex> hold(mutex_);
@@ -394,7 +329,7 @@ class Pool {
 
   bool add_arena() {
     if (!fits(kChunk)) return false;
-    uint8_t* base = map_aligned(kArena);
+    uint8_t* base = static_cast<uint8_t*>(map_memory(kArena, kChunk));
     if (!base) return false;
     arenas_.push_back(std::make_unique<Arena>());
     Arena* arena = arenas_.back().get();

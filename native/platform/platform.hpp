@@ -22,6 +22,18 @@ bool futex_wait_any(const FutexWord* words, unsigned count, uint64_t timeout_ns)
 
 unsigned usable_cpus();  // affinity mask and cgroup quota, at least 1
 void set_thread_name(const char* name);
+
+// Address space of `bytes`, readable and writable, with no pages yet; nullptr when there is none. Huge pages where the
+// system has them.
+void* map_memory(uint64_t bytes, uint64_t alignment);
+void unmap_memory(void* address, uint64_t bytes);
+void drop_pages(void* address, uint64_t bytes);  // contents are lost; the address space stays
+// Gives whole pages their memory, keeping what is in them; others may be using them meanwhile. False: the system has
+// none.
+bool populate_pages(void* address, uint64_t bytes);
+uint64_t available_memory();  // bytes to be had without pushing the system out of memory; UINT64_MAX: it doesn't say
+uint64_t last_level_cache();  // bytes; 0: the system doesn't say
+
 void set_precise_timers();  // this thread's sleeps end when asked, not 50 us later
 
 }  // namespace hcq
