@@ -34,6 +34,11 @@ class DType:
             object.__setattr__(self, field, value)
 
     @property
+    def dtype(self) -> numpy.dtype[Any]:
+        """The same, under the name by which NumPy asks: wherever it takes a dtype, it takes these constants."""
+        return self.numpy
+
+    @property
     def numpy(self) -> numpy.dtype[Any]:
         """The NumPy dtype. bfloat16 and the 8-bit floats need the package ml_dtypes: without it, ImportError."""
         import numpy
@@ -45,11 +50,6 @@ class DType:
         else:
             converted = numpy.dtype(self.name)
         return converted
-
-    @property
-    def dtype(self) -> numpy.dtype[Any]:
-        """The same, under the name by which NumPy asks: wherever it takes a dtype, it takes these constants."""
-        return self.numpy
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"dtypes are constants: {self!r}.{name} can't be set")
