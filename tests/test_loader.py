@@ -15,7 +15,7 @@ import pytest
 from cpu_code import COMPILERS, launch, pack_kernargs, use_compiler
 
 from hcq import _native
-from hcq.drivers.cpu import toolchain
+from hcq.drivers.cpu import elf, toolchain
 from hcq.drivers.cpu.library import EntryKind, Function, pack, unpack
 from hcq.errors import InvalidProgram
 
@@ -119,6 +119,16 @@ def test_code_that_must_lie_at_a_fixed_place_is_refused(compiler):
         pytest.skip("aarch64 code is position-independent anyway")
     with pytest.raises(InvalidProgram, match="-fPIC"):
         _native._Function(library, "f")
+
+
+def test_an_unknown_relocation_is_named_by_its_number(compiler):
+    made = unpack(compiler.compile("extern int rand(void); void f(int *p) { *p = rand(); }"))
+    obj = elf.Object(made.object)
+    text = next(section for section in obj.sections if section.type == elf.SHT_RELA and section.size)
+    image = bytearray(made.object)
+    struct.pack_into("<I", image, text.offset + 8, 199)  # the low half of r_info
+    with pytest.raises(InvalidProgram, match="relocation type 199 in .* is not supported"):
+        _native._Function(pack(bytes(image), list(made.functions)), "f")
 
 
 def test_tables_of_functions_reach_each_groups_own_local_memory(compiler):

@@ -63,6 +63,7 @@ class Image {
   };
 
   Image() = default;
+  bool read(const uint8_t* object, size_t size, std::string* error);  // object.cpp
   const Instance* make_instance(uint32_t context);
   bool place(Instance*, bool with_shared, std::string* error);
   void drop(const Instance&);

@@ -1,7 +1,7 @@
 """Just enough of relocatable ELF64 objects (System V gABI): sections, symbols, relocations, and dropping debug parts.
 
 Reads what a compiler of this machine has just written, so malformed files are not expected here. What does not live
-here: loading (native/cpu/loader.cpp, which trusts nothing) and debug information (dwarf).
+here: loading (native/cpu/object.cpp, which trusts nothing) and debug information (dwarf).
 """
 
 from __future__ import annotations
