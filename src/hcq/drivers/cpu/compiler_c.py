@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import warnings
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from hcq.drivers.cpu import toolchain
 from hcq.drivers.cpu.library import VERSION
 from hcq.errors import CompileError
 from hcq.runtime.cache.compile_cache import tool_version
+from hcq.runtime.cache.keys import digest
 from hcq.runtime.compiler import Compiler
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _identity(found: Toolchain) -> str:
 @functools.cache
 def _key_parts() -> dict[str, str]:
     with open(os.path.join(toolchain.INCLUDE, "hcq.h"), "rb") as file:
-        header = hashlib.blake2b(file.read(), digest_size=8).hexdigest()
+        header = digest(file.read(), size=8).hex()
     return {
         "flags": " ".join(toolchain.common_flags()),
         "target": toolchain.host_features(),

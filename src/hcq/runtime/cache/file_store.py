@@ -18,10 +18,9 @@ import os
 import stat
 import struct
 import time
-from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-from hcq.runtime.cache.keys import LIBRARY, NOTE
+from hcq.runtime.cache.keys import LIBRARY, NOTE, digest
 from hcq.runtime.logs import logger
 
 if TYPE_CHECKING:
@@ -162,8 +161,8 @@ class FileStore:
         whole = self._read(path)
         if whole is None:
             return "damaged: cut short, foreign, or its checksum differs"
-        digest = blake2b(whole[0], digest_size=20).hexdigest()
-        if os.path.splitext(path)[0] != os.path.join(self.directory, digest[:2], digest[2:]):
+        name = digest(whole[0], size=20).hex()
+        if os.path.splitext(path)[0] != os.path.join(self.directory, name[:2], name[2:]):
             return "stands under another key's name"
         return None
 
@@ -222,7 +221,7 @@ class FileStore:
         magic, key_length, payload_length, checksum = _HEADER.unpack_from(content)
         if magic != _MAGIC or len(content) != _HEADER.size + key_length + payload_length:
             return None
-        if blake2b(memoryview(content)[_HEADER.size :], digest_size=16).digest() != checksum:
+        if digest(memoryview(content)[_HEADER.size :], size=16) != checksum:
             return None
         middle = _HEADER.size + key_length
         return content[_HEADER.size : middle], content[middle:]
@@ -276,9 +275,7 @@ class FileStore:
 
 
 def _header(key: bytes, payload: bytes) -> bytes:
-    checksum = blake2b(key, digest_size=16)
-    checksum.update(payload)
-    return _HEADER.pack(_MAGIC, len(key), len(payload), checksum.digest())
+    return _HEADER.pack(_MAGIC, len(key), len(payload), digest(key, payload, size=16))
 
 
 def _replace(path: str, pieces: tuple[bytes, ...]) -> None:

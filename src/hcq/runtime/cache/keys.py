@@ -7,8 +7,13 @@ live here: where entries are kept, and what a compiler puts into its key (that i
 from __future__ import annotations
 
 import struct
-from hashlib import blake2b
 from typing import TYPE_CHECKING
+
+try:
+    # hashlib's own, without OpenSSL, which hashlib loads first: half of the time that opening a device takes.
+    from _blake2 import blake2b as _blake2b
+except ImportError:
+    from hashlib import blake2b as _blake2b
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +43,15 @@ class Key:
             for field in (name.encode(), value):
                 pieces += (_LENGTH.pack(len(field)), field)
         self.encoded = b"".join(pieces)
-        self.digest = blake2b(self.encoded, digest_size=20).hexdigest()
+        self.digest = digest(self.encoded, size=20).hex()
+
+
+def digest(*pieces: bytes | memoryview, size: int) -> bytes:
+    """The BLAKE2b digest (RFC 7693) of the pieces one after another, `size` bytes of it."""
+    state = _blake2b(digest_size=size)
+    for piece in pieces:
+        state.update(piece)
+    return state.digest()
 
 
 def text(value: str | bytes) -> bytes:
