@@ -137,6 +137,7 @@ def test_update_exec_changes_groups_and_items(dev, kernels, bind):
     for groups, items in (((4, 1, 1), (4, 1, 1)), ((2, 1, 1), None), (None, (8, 2, 1)), ((2, 2, 1), (4, 4, 1))):
         queue.update_exec(0, groups, items)
         out.copyin(bytes(256))
+        dev.synchronize()  # a staged copy is only queued so far, on another queue
         done.value = 0
         queue.submit(dev)
         done.wait(1)

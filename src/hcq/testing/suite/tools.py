@@ -33,6 +33,7 @@ def filled(dev: Any, contents: Any) -> Any:
     array = np.ascontiguousarray(contents, dtype=None if isinstance(contents, np.ndarray) else I32)
     buf = hcq.Buffer(dev.dname, array.size, array.dtype).allocate()
     buf.copyin(array.reshape(-1).view(np.uint8))
+    hcq.Device[dev.dname].synchronize()  # staged copies are only queued so far
     return buf
 
 
