@@ -4,5 +4,7 @@ from dataclasses import replace
 
 from hcq.testing import known, suite_tests
 
-driver = replace(known("CLANG:1"), exclusions={"copy.large": "CLANG runs it: the same code, and gibibytes take a while"})
+driver = replace(
+    known("CLANG:1"), exclusions={"copy.large": "CLANG runs it: the same code, and gibibytes take a while"}
+)
 globals().update(suite_tests())

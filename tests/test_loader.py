@@ -127,7 +127,7 @@ def test_an_unknown_relocation_is_named_by_its_number(compiler):
     text = next(section for section in obj.sections if section.type == elf.SHT_RELA and section.size)
     image = bytearray(made.object)
     struct.pack_into("<I", image, text.offset + 8, 199)  # the low half of r_info
-    with pytest.raises(InvalidProgram, match="relocation type 199 in .* is not supported"):
+    with pytest.raises(InvalidProgram, match=r"relocation type 199 in .* is not supported"):
         _native._Function(pack(bytes(image), list(made.functions)), "f")
 
 
