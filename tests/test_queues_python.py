@@ -3,6 +3,7 @@
 import gc
 import os
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -417,7 +418,9 @@ def test_a_failure_of_one_submit_reaches_the_driver_that_waits_for_it_and_it_goe
     null.hw_compute_queue_t().wait(gate, 1).signal(signal, 1).submit(null)
     with hcq.testing.inject(null, "submit", error=OSError("no more")), pytest.raises((OSError, DeviceLost)):
         null.hw_compute_queue_t().signal(gate, 1).submit(null)
-    dev.run()
+    deadline = time.monotonic() + 30
+    while dev.rings["COMPUTE"] and time.monotonic() < deadline:  # until the null device's thread has told of it
+        dev.run()
     with pytest.raises(DeviceLost, match="no more"):
         dev.synchronize()
     dev.enqueue(lambda timeline, v: dev.hw_compute_queue_t().wait(timeline, v - 1).signal(done, 1).signal(timeline, v))
