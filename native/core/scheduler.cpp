@@ -5,7 +5,6 @@
 
 #include <deque>
 #include <mutex>
-#include <thread>
 
 #include "core/device.hpp"
 #include "platform/platform.hpp"
@@ -77,12 +76,7 @@ Sleeper* wake_candidate(State* s) {
   }
   unsigned most = worker_limit() + 4 > 8 ? worker_limit() + 4 : 8;
   if (s->threads < most) {
-    ++s->threads;
-    try {
-      std::thread(thread_main).detach();
-    } catch (...) {
-      --s->threads;  // the others will get to it
-    }
+    if (start_thread(thread_main)) ++s->threads;  // else the others will get to it
   }
   return nullptr;
 }
@@ -250,7 +244,7 @@ void thread_main() {
       if (job) {
         bool last = job_run(job, false);
         s->busy.fetch_sub(1, std::memory_order_relaxed);
-        if (last) finish_job(job->queue);
+        if (last && job->queue) finish_job(job->queue);
         job_release(job);
       } else {
         run_queue(s, queue);
@@ -439,6 +433,28 @@ bool job_run(Job* job, bool publisher) {
   job->busy_ns.fetch_add(now_ns() - begin, std::memory_order_relaxed);
   // acq_rel: whoever counts down to zero sees the memory that every other thread wrote
   return job->left.fetch_sub(finished, std::memory_order_acq_rel) == finished;
+}
+
+void parallel_for(uint64_t count, void (*fn)(void*, uint64_t), void* context) {
+  unsigned threads = worker_limit();
+  if (count < 2 || threads < 2) {
+    for (uint64_t i = 0; i < count; ++i) fn(context, i);
+    return;
+  }
+  Job* job = job_make(nullptr);
+  job->each = fn;
+  job->context = context;
+  job->total = count;
+  job->run = [](const Job& j, uint64_t first, uint64_t last) {
+    for (uint64_t i = first; i < last; ++i) j.each(j.context, i);
+  };
+  job_open(job, threads - 1);
+  if (!job_run(job, true)) {
+    // What others still have in hand is short: look, and give them the core when they need it.
+    // acquire: what they wrote is seen when the counter is
+    for (unsigned n = 0; job->left.load(std::memory_order_acquire) != 0; ++n) n < 500 ? cpu_relax() : yield_thread();
+  }
+  job_release(job);
 }
 
 void async_register(Signal* signal, uint64_t value, int descriptor, uint64_t token) {

@@ -15,11 +15,13 @@ struct Job {
   std::atomic<uint64_t> busy_ns{0};  // time summed over the threads
   uint64_t total = 0, chunk = 1;
   void (*run)(const Job&, uint64_t first, uint64_t last) = nullptr;
-  Queue* queue = nullptr;
+  Queue* queue = nullptr;  // null: nobody's queue goes on when it is done
   const Program* program = nullptr;
   const uint8_t* arguments = nullptr;
   uint32_t groups[3] = {}, items[3] = {};
   uint64_t destination = 0, source = 0, bytes = 0;
+  void (*each)(void* context, uint64_t i) = nullptr;  // of parallel_for
+  void* context = nullptr;
 };
 
 unsigned worker_limit();  // threads that share one job (HCQ_CPU_THREADS)
@@ -35,6 +37,11 @@ Job* job_make(Queue* q);                               // not yet open
 bool job_run(Job* job, bool publisher);                // takes ranges; true when this thread finished the last one
 void job_open(Job* job, unsigned helpers);             // lets `helpers` pool threads take ranges
 void job_release(Job* job);
+
+// Calls fn(context, i) for i in 0..count-1 on this thread and on pool threads; returns when all calls have. fn is
+// short, doesn't block and doesn't touch Python. Any thread, without the GIL when that takes long; not from inside a
+// job.
+void parallel_for(uint64_t count, void (*fn)(void* context, uint64_t i), void* context);
 
 // Tasks that await a signal: when reached (or failed), `token` is queued and the descriptor is written.
 void async_register(Signal* signal, uint64_t value, int descriptor, uint64_t token);

@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "memory/copy_engine.hpp"
+#include "core/scheduler.hpp"
 #include "platform/platform.hpp"
 
 namespace hcq {
@@ -81,15 +81,15 @@ struct Piecewise {
 bool populate_large(uint8_t* address, uint64_t bytes) {
   static constexpr uint64_t kPiece = 8ull << 20;
   Piecewise all{address, bytes};
-  in_parallel((bytes + kPiece - 1) / kPiece,
-              [](void* context, uint64_t i) {
-                Piecewise& p = *static_cast<Piecewise*>(context);
-                // relaxed: read once all pieces are done
-                if (!p.good.load(std::memory_order_relaxed)) return;
-                if (!populate_pages(p.address + i * kPiece, std::min(kPiece, p.bytes - i * kPiece)))
-                  p.good.store(false, std::memory_order_relaxed);
-              },
-              &all);
+  parallel_for((bytes + kPiece - 1) / kPiece,
+               [](void* context, uint64_t i) {
+                 Piecewise& p = *static_cast<Piecewise*>(context);
+                 // relaxed: read once all pieces are done
+                 if (!p.good.load(std::memory_order_relaxed)) return;
+                 if (!populate_pages(p.address + i * kPiece, std::min(kPiece, p.bytes - i * kPiece)))
+                   p.good.store(false, std::memory_order_relaxed);
+               },
+               &all);
   return all.good.load(std::memory_order_relaxed);
 }
 

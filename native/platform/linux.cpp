@@ -2,6 +2,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,6 +12,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <system_error>
+#include <thread>
 
 #include "core/base.hpp"
 #include "platform/platform.hpp"
@@ -77,6 +80,21 @@ unsigned usable_cpus() {
   double quota = cgroup_quota();
   if (quota > 0) n = std::min(n, static_cast<unsigned>(std::max(1.0, std::ceil(quota))));
   return n;
+}
+
+bool start_thread(void (*fn)()) {
+  sigset_t most, before;
+  sigfillset(&most);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&most, fault);
+  pthread_sigmask(SIG_SETMASK, &most, &before);  // inherited by the new thread
+  bool started = true;
+  try {
+    std::thread(fn).detach();
+  } catch (const std::system_error&) {
+    started = false;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return started;
 }
 
 void set_thread_name(const char* name) { pthread_setname_np(pthread_self(), name); }

@@ -21,6 +21,8 @@ constexpr unsigned kMostFutexWords = 128;
 bool futex_wait_any(const FutexWord* words, unsigned count, uint64_t timeout_ns);
 
 unsigned usable_cpus();  // affinity mask and cgroup quota, at least 1
+// Starts a detached thread that takes no signals but those its own faults raise: the others are for Python's threads.
+bool start_thread(void (*fn)());
 void set_thread_name(const char* name);
 
 // Address space of `bytes`, readable and writable, with no pages yet; nullptr when there is none. Huge pages where the
