@@ -218,6 +218,24 @@ def test_copyin_and_copyout_come_after_all_work_queued(dev, held):
     assert (back == data).all()
 
 
+@pytest.mark.parametrize("name", ["CLANG", "NULL"])
+def test_staged_copies_of_native_devices_come_after_all_work_queued(name, monkeypatch):
+    hcq.Device.close(name)
+    monkeypatch.setenv("HCQ_FORCE_STAGING", "1")
+    dev = hcq.Device[name]
+    buf = hcq.Buffer(name, 100, hcq.dtypes.uint8, initial_value=bytes(100))
+    dev.synchronize()
+    gate = dev.signal_t()
+    dev.hw_compute_queue_t().wait(gate, 1).submit(dev)  # touches no timeline
+    buf.copyin(noise(100))
+    before = ctypes.string_at(buf._buf.va_addr, 100)
+    gate.value = 1
+    back = bytearray(100)
+    buf.copyout(back)
+    assert before == bytes(100) and back == noise(100).tobytes()
+    hcq.Device.close(name)
+
+
 def test_what_can_not_be_copied_is_refused(dev):
     buf = dev.allocator.alloc(64)
     before = dev.timeline_value

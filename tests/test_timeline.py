@@ -6,6 +6,7 @@ import threading
 import pytest
 from third_party.manual import ManualDevice, ManualNative, ManualStrict32
 
+import hcq
 from hcq.errors import DeviceLost, SignalTimeout
 from hcq.queues.device import HCQCompiled
 
@@ -321,3 +322,65 @@ def test_work_of_one_stream_runs_while_another_waits(dev):
     gate.value = 1
     dev.run()
     dev.synchronize()
+
+
+@pytest.mark.parametrize("kind", ["hw_compute_queue_t", "hw_copy_queue_t"])
+def test_awaiting_an_idle_native_device_does_not_block_the_loop_that_its_work_waits_for(kind):
+    dev = hcq.Device["NULL"]
+
+    async def main():
+        gate, later = dev.signal_t(), dev.signal_t()
+        getattr(dev, kind)().wait(gate, 1).submit(dev)  # sets nothing that anybody knows of
+
+        async def set_it():
+            await asyncio.sleep(0.01)
+            gate.value = 1
+            getattr(dev, kind)().wait(later, 1).submit(dev)  # queued after idle() was called: not waited for
+
+        task = asyncio.create_task(set_it())
+        await dev.idle()
+        assert gate.value == 1
+        await task
+        later.value = 1
+        await dev.idle()
+
+    asyncio.run(main())
+
+
+def test_memory_freed_beside_a_submit_that_fails_does_not_wait_for_ever(dev):
+    taken = []
+    dev.refuse = OSError("the doorbell fell off")
+    submit = dev.hw_compute_queue_t._submit
+    dev.hw_compute_queue_t = type(
+        "Queue",
+        (dev.hw_compute_queue_t,),
+        {"_submit": lambda queue, device: (taken.append(elsewhere(device.position)), submit(queue, device))[1]},
+    )
+    with pytest.raises(OSError):
+        dev.hw_compute_queue_t().memory_barrier().submit(dev)
+    dev.refuse = None
+    assert taken[0] and dev.passed(taken[0])
+
+
+def elsewhere(function):
+    """What `function` returns in another thread."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function()))
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+def test_a_submit_that_meets_a_device_just_lost_is_told_so(dev, monkeypatch):
+    signal, check, looks = dev.signal_t(), dev.check_usable, []
+
+    def lose_after_the_first_look():
+        check()
+        if not looks:
+            looks.append(1)
+            dev.lose("it broke")
+
+    dev.check_usable = lose_after_the_first_look
+    with pytest.raises(DeviceLost):
+        dev.hw_compute_queue_t().signal(signal, 1).submit(dev)
+    assert not dev.rings["COMPUTE"]

@@ -200,7 +200,7 @@ class HCQCompiled(Compiled):
 
     def passed(self, position: Position | None) -> bool:
         """Whether all that was submitted before `position` was taken is over. A lost device has passed everything."""
-        return self.lost is not None or all(signal.value >= value for signal, value in position or ())
+        return self.lost is not None or all(self._over(signal, value) for signal, value in position or ())
 
     def is_reached(self, signal: Any, value: int) -> bool:
         """For drivers whose waits are done in Python: whether this device's queues may pass `wait(signal, value)`.
@@ -214,7 +214,14 @@ class HCQCompiled(Compiled):
 
     def ordering(self) -> list[tuple[Any, int]]:
         """(signal, value) pairs for a queue to wait for so as to come after all work queued until now."""
-        return [(self.timeline_signal, self.timeline_value - 1), *self._unfinished()]
+        with self.timeline_lock:
+            pair = self.timeline_signal, self.timeline_value - 1
+        return [pair, *self._unfinished()]
+
+    def _over(self, signal: Any, value: int) -> bool:
+        # A number beyond the last submit's was taken back, when that submit failed: nothing will reach it.
+        taken_back = any(signal is lane.signal and value > lane.submitted for lane in self.lanes)
+        return taken_back or bool(signal.value >= value)
 
     def _unfinished(self) -> Position:
         pairs = [lane.position for lane in self.lanes]
@@ -288,8 +295,10 @@ class HCQCompiled(Compiled):
         with self.timeline_lock:
             last = self.timeline_value - 1
             if last >= WRAP and self._publishing is None and self.timeline_signal.value >= last:
-                # The old signal keeps its value, so whoever holds (signal, value) finds it satisfied.
-                self.timeline_signal, self.timeline_value = self._fresh_signal(), 1
+                # The old signal keeps its value, so whoever holds (signal, value) finds it satisfied. The value first:
+                # (old signal, 0) is reached, for a reader without the lock.
+                self.timeline_value = 1
+                self.timeline_signal = self._fresh_signal()
 
     def stream(self) -> Stream:
         """A new ordered handle on this device: work given to different ones runs side by side where the device can."""

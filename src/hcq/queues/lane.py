@@ -69,6 +69,8 @@ class Lane:
             self._publisher = threading.get_ident()
             self.under_way.append(Submit(number, queue, tuple(queue._kept)))
             try:
+                # `lose` marks what it finds under way: either it finds this submit, or we find the device lost.
+                self.device.check_usable()
                 done = self._hand_over(queue, number)
             except Exception:
                 self._take_back(number)
@@ -100,7 +102,9 @@ class Lane:
         with self._lock:
             if self.submitted > WRAP and self._publisher is None and self.signal.value >= self.submitted:
                 self.under_way.clear()
-                self.signal, self.submitted = self.device.signal_t(0), 0
+                # In this order: (old signal, 0) is reached, whatever a reader without the lock makes of it.
+                self.submitted = 0
+                self.signal = self.device.signal_t(0)
 
     def _collect(self, over: list[Submit]) -> None:
         # Into a list of the caller's, which drops it after the lock is released: finalizers may submit.

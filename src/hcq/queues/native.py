@@ -108,7 +108,28 @@ class NativeDevice(_native.CommandDevice, HCQCompiled):
 
     def ordering(self) -> list[tuple[Any, int]]:
         """(signal, value) pairs for a queue to wait for so as to come after all work queued until now."""
-        return self._all_queued()
+        return [*self._all_queued(), *self._marks()]
+
+    async def idle(self) -> None:
+        """Await what synchronize waits for; raises the same, without a deadline."""
+        self.check_usable()
+        for signal, value in [*self._all_queued(), *self._marks()]:
+            try:
+                await signal.reached(value)
+            except DeviceLost:
+                continue  # told below
+        self.check_usable()
+        if not self.busy():  # else there is more by now, which is not waited for here
+            self.synchronize()
+
+    def _marks(self) -> list[tuple[Any, int]]:
+        # Submits need not set any signal that we know of: one more command behind them does.
+        marks: list[tuple[Any, int]] = []
+        for queue_t in (self.hw_compute_queue_t, self.hw_copy_queue_t):
+            if queue_t is not None and self.busy():
+                marks.append((HCQSignal(), 1))
+                queue_t().signal(*marks[-1]).submit(self)
+        return marks
 
     def wait_for(self, pairs: Iterable[tuple[Any, int]]) -> None:
         """Wait until all (signal, value) are reached."""
@@ -117,9 +138,6 @@ class NativeDevice(_native.CommandDevice, HCQCompiled):
 
     def _all_queued(self) -> list[tuple[Any, int]]:
         return [(self.timeline_signal, self.timeline_value - 1), *(s.position for s in self._open_streams)]
-
-    def _after_wait(self) -> None:
-        self.synchronize()
 
     def stream(self) -> Any:
         """A new ordered handle: what is given to different streams runs side by side (native)."""
