@@ -1,6 +1,6 @@
 """What the suite must know of a driver: its device, what it lacks and why, and the kernels written for it.
 
-The drivers that hcq ships are described in known.py; a third party writes its own description.
+The drivers that hcq ships are described in shipped.py; a third party writes its own description.
 """
 
 from __future__ import annotations
@@ -88,6 +88,6 @@ class DriverUnderTest:
 
 def known(device: str) -> DriverUnderTest:
     """The description of a driver that hcq ships; for any other device name one that has every tag and no kernels."""
-    from hcq.testing.known import describe
+    from hcq.testing.shipped import describe
 
     return describe(device)
