@@ -44,10 +44,10 @@ class StagedDevice(MiniDevice):
 
 @pytest.fixture
 def names():
-    for name, factory in (("STAGED", StagedDevice), ("MINI", MiniDevice)):
+    for name, factory in (("STAGED", StagedDevice), ("SMALL", MiniDevice)):
         hcq.Device.register(name, factory)
     yield
-    for name in ("STAGED", "MINI"):
+    for name in ("STAGED", "SMALL"):
         for number in ("", ":1"):
             hcq.Device.close(name + number)
         hcq.Device.unregister(name)
@@ -60,7 +60,7 @@ def dev(names):
 
 @pytest.fixture
 def mini(names):
-    return hcq.Device["MINI"]
+    return hcq.Device["SMALL"]
 
 
 def noise(size, seed=0):
@@ -333,12 +333,12 @@ def test_a_transfer_with_a_stream_is_ordered_with_that_alone(dev, names):
         stream.synchronize()
     assert (seen(dest) == data).all()
     assert (dev.timeline_value, peer.timeline_value) == values
-    with pytest.raises(LaunchError, match="stream of MINI"):
-        dev.allocator.transfer(dest, source, 100, src_dev=dev, dest_dev=peer, stream=hcq.Device["MINI"].stream())
+    with pytest.raises(LaunchError, match="stream of SMALL"):
+        dev.allocator.transfer(dest, source, 100, src_dev=dev, dest_dev=peer, stream=hcq.Device["SMALL"].stream())
     gate.value = 1
 
 
-@pytest.mark.parametrize("order", [("MINI", "NULL"), ("NULL", "MINI")])
+@pytest.mark.parametrize("order", [("SMALL", "NULL"), ("NULL", "SMALL")])
 def test_transfers_between_kinds_with_other_signals_come_after_the_work_of_both(mini, order):
     source_dev, dest_dev = (hcq.Device[name] for name in order)
     bufs = [hcq.Buffer(name, 100, hcq.dtypes.uint8).allocate() for name in order]
@@ -411,7 +411,7 @@ def test_kernargs_are_handed_out_again_after_16_mib_and_when_queued_work_is_over
     monkeypatch.setattr(kernargs_module, "CHUNK", 1024)
     monkeypatch.setattr(kernargs_module, "KEPT", 4096)
     put = mini.program("put", KERNEL)
-    out = hcq.Buffer("MINI", 4, hcq.dtypes.int32).allocate()
+    out = hcq.Buffer("SMALL", 4, hcq.dtypes.int32).allocate()
     gate = mini.signal_t()
     early = put.fill_kernargs([out], (4, 1))
     recent = [put.fill_kernargs([out], (4, value)) for value in range(32)]  # 2 KiB of 64 byte pieces
@@ -430,7 +430,7 @@ def test_many_launches_take_a_bounded_amount_of_kernargs(mini, monkeypatch):
     monkeypatch.setattr(kernargs_module, "CHUNK", 1024)
     monkeypatch.setattr(kernargs_module, "KEPT", 4096)
     put = mini.program("put", KERNEL)
-    out = hcq.Buffer("MINI", 4, hcq.dtypes.int32).allocate()
+    out = hcq.Buffer("SMALL", 4, hcq.dtypes.int32).allocate()
     sizes = []
     for _ in range(20):
         for value in range(50):
@@ -444,7 +444,7 @@ def test_a_prepared_launch_keeps_its_arguments_whatever_is_filled_meanwhile(mini
     monkeypatch.setattr(kernargs_module, "CHUNK", 1024)
     monkeypatch.setattr(kernargs_module, "KEPT", 4096)
     put = mini.program("put", KERNEL)
-    out = hcq.Buffer("MINI", 4, hcq.dtypes.int32).allocate()
+    out = hcq.Buffer("SMALL", 4, hcq.dtypes.int32).allocate()
     launch = put.prepare(out, vals=(4, 7))
     for _ in range(500):
         put.fill_kernargs([out], (0, 0))
@@ -497,8 +497,8 @@ def test_hcq_profile_times_what_is_in_the_block(mini, records):
     queue.submit(mini)
     mini.synchronize()
     assert [(record.device, record.name, record.is_copy) for record in records] == [
-        ("MINI", "round it", True),
-        ("MINI", "inside", False),
+        ("SMALL", "round it", True),
+        ("SMALL", "inside", False),
     ]
     assert 0 < start.timestamp <= end.timestamp
     with hcq.hcq_profile(mini, False, "nothing") as pair:
