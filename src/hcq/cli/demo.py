@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from hcq.demo.pipeline import Outcome
     from hcq.demo.reference import Difference
 
+NOTES = (
+    "Times are medians. GB/s count bytes read and written; `of copy speed`: beside NumPy copying on all threads.",
+    "A copy reads as much as it writes, and writing is dearer: a step that mostly reads can pass 100 %.",
+    "A frame is one picture through all steps; overlapped, its copies run beside the kernels of the one before.",
+)
 NEEDED = {"scipy": "scipy", "PIL": "pillow"}
 
 
@@ -207,12 +212,8 @@ def _print(report: Report) -> None:
                 cells += [f"{row.moves / 1e6:.1f} MB", f"{rate / 1e9:.1f}", f"{rate / outcome.copy_speed:.0%}"]
             table.add_row(*cells)
         out.print(table)
-    out.print(
-        "Times are medians. GB/s count bytes read and written; `of copy speed`: beside NumPy copying on all threads."
-    )
-    out.print(
-        "A frame is one picture through all steps; overlapped, its copies run beside the kernels of the one before."
-    )
+    for line in NOTES:
+        out.print(line)
     _print_checks(report)
     for name, reason in report.left_out.items():
         out.print(f"{name} left out: {reason}")
