@@ -36,39 +36,6 @@ constexpr int kKept = 64;
 PyObject* g_kept[kKept];
 int g_kept_count = 0;
 
-// What a dtype argument means: the dtype to show, its item size, whether it is an image.
-struct DtypeEntry {
-  PyObject* given;  // strong: the address is the key
-  PyObject* dtype;
-  uint64_t itemsize;
-  PyObject* image_options;  // for images: the options they imply; else null
-};
-constexpr int kDtypes = 64;
-DtypeEntry g_dtypes[kDtypes];
-
-DtypeEntry* dtype_entry(PyObject* given) {
-  DtypeEntry& entry = g_dtypes[(reinterpret_cast<uintptr_t>(given) >> 4) % kDtypes];
-  if (entry.given == given) return &entry;
-  static PyObject* kept;
-  PyObject* describe = python_object("hcq.runtime.buffer", "describe_dtype", &kept);
-  PyObject* r = describe ? PyObject_CallOneArg(describe, given) : nullptr;
-  PyObject *dtype, *image_options;
-  unsigned long long itemsize;
-  if (!r || !PyArg_ParseTuple(r, "OKO", &dtype, &itemsize, &image_options)) {
-    Py_XDECREF(r);
-    return nullptr;
-  }
-  DtypeEntry old = entry;
-  entry = DtypeEntry{Py_NewRef(given), Py_NewRef(dtype), itemsize,
-                     image_options == Py_None ? nullptr : Py_NewRef(image_options)};
-  Py_DECREF(r);
-  // The old references go last: their finalizers may come back here.
-  Py_XDECREF(old.given);
-  Py_XDECREF(old.dtype);
-  Py_XDECREF(old.image_options);
-  return entry.given == given ? &entry : dtype_entry(given);
-}
-
 void link(BufferObject** head, BufferObject* b) {
   b->previous = nullptr;
   b->next = *head;
@@ -131,7 +98,7 @@ int initialize(BufferObject* self, PyObject** v) {
     PyErr_SetString(PyExc_RuntimeError, "a Buffer can't be initialised twice");
     return -1;
   }
-  DtypeEntry* dtype = dtype_entry(v[kDtype]);
+  const DtypeEntry* dtype = dtype_entry(v[kDtype]);
   if (!dtype) return -1;
   self->dtype = Py_NewRef(dtype->dtype);
   PyObject* options = v[kOptions];

@@ -8,6 +8,16 @@ inline BufferObject* as_buffer_object(PyObject* o) { return reinterpret_cast<Buf
 inline PyObject* as_object(BufferObject* b) { return reinterpret_cast<PyObject*>(b); }
 inline BufferObject* root_of(BufferObject* b) { return b->base ? b->base : b; }
 
+// What a dtype argument means: the dtype to show, its item size, whether it is an image.
+struct DtypeEntry {
+  PyObject* given;  // strong: the address is the key
+  PyObject* dtype;
+  uint64_t itemsize;
+  PyObject* image_options;  // for images: the options they imply; else null
+};
+// Good until the next call; nullptr with an exception.
+const DtypeEntry* dtype_entry(PyObject* given);
+
 // Allocates a root (with a caller's `opaque`, which may be null) or a view and its root; -1 with an exception.
 int buffer_allocate(BufferObject* self, PyObject* opaque);
 // Gives up the memory of a root, or a view's handle; never leaves an exception.
