@@ -513,3 +513,19 @@ def test_the_ring_needs_batches():
             HCQAllocator(None, batch_size, batch_cnt)
     ring = HCQAllocator(None).staging
     assert (ring.batch_size, ring.batch_cnt) == (2 << 20, 32)
+
+
+def test_a_staged_copy_waits_for_a_long_kernel_past_the_queue_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HCQ_FORCE_STAGING", "1")
+    device = hcq.Device["CLANG:7"]
+    try:
+        spin = device.program("spin", "void spin(volatile int *p) { for (int i = 0; i < 400000000; i++) p[0] = i; }")
+        buf = hcq.Buffer("CLANG:7", 1, hcq.dtypes.int32).allocate()
+        monkeypatch.setenv("HCQ_TIMEOUT_MS", "20")
+        spin(buf)
+        out = bytearray(4)
+        buf.copyout(out)
+        assert int.from_bytes(out, "little") == 399_999_999
+    finally:
+        monkeypatch.setenv("HCQ_TIMEOUT_MS", "30000")
+        device.close()

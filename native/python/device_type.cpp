@@ -151,6 +151,18 @@ PyObject* busy(PyObject* self, PyObject*) {
   return PyBool_FromLong(work);
 }
 
+// Whether a queue here has work and does not stand at a wait.
+PyObject* running(PyObject* self, PyObject*) {
+  Device* d = device_of(self);
+  if (!d) return nullptr;
+  auto runs = [](Queue* q) { return q && q->has_work() && !q->blocked.load(std::memory_order_acquire); };
+  bool any = runs(d->compute.load(std::memory_order_acquire)) || runs(d->copy.load(std::memory_order_acquire));
+  d->make_lock.lock();
+  for (Queue* q : d->streams) any |= runs(q);
+  d->make_lock.unlock();
+  return PyBool_FromLong(any);
+}
+
 PyObject* next_timeline(PyObject* self, PyObject*) {
   Device* d = device_of(self);
   if (!d || !device_usable(d) || !timeline_lock_free(cast(self))) return nullptr;
@@ -334,6 +346,8 @@ PyMethodDef methods[] = {
      "SignalTimeout\n"
      "after HCQ_TIMEOUT_MS, naming the wait that a queue stands at. The calling thread may run short commands itself."},
     {"busy", busy, METH_NOARGS, "busy()\n--\n\nWhether anything queued here is unfinished. Never blocks."},
+    {"running", running, METH_NOARGS,
+     "running()\n--\n\nWhether a queue has work and does not stand at a wait. Never blocks."},
     {"next_timeline", next_timeline, METH_NOARGS,
      "next_timeline()\n--\n\nReserve the next timeline value, atomically. Whoever reserves must signal it."},
     {"enqueue_copy", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(enqueue_copy)), METH_FASTCALL,

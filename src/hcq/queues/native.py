@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from hcq import _native, config
-from hcq.errors import DeviceLost
+from hcq.errors import DeviceLost, SignalTimeout
 from hcq.queues import faults
 from hcq.queues.allocator import HCQAllocator
 from hcq.queues.command_queue import HWComputeQueue, HWCopyQueue
@@ -132,9 +132,15 @@ class NativeDevice(_native.CommandDevice, HCQCompiled):
         return marks
 
     def wait_for(self, pairs: Iterable[tuple[Any, int]]) -> None:
-        """Wait until all (signal, value) are reached."""
+        """Wait until all (signal, value) are reached. SignalTimeout where a queue stands at a wait for too long."""
         for signal, value in pairs:
-            signal.wait(value, config.TIMEOUT_MS())
+            while True:
+                try:
+                    signal.wait(value, config.TIMEOUT_MS())
+                    break
+                except SignalTimeout:
+                    if not self.running():  # what runs may take HCQ_KERNEL_TIMEOUT_MS
+                        raise
 
     def _all_queued(self) -> list[tuple[Any, int]]:
         return [(self.timeline_signal, self.timeline_value - 1), *(s.position for s in self._open_streams)]
