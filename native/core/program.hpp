@@ -7,7 +7,27 @@
 
 namespace hcq {
 
-enum class ParamKind : uint8_t { pointer, i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64, boolean };
+// bits8 to bits64 are integers whose sign nothing recorded, as those of LLVM IR: they take whole numbers of either.
+enum class ParamKind : uint8_t {
+  pointer,
+  i8,
+  u8,
+  i16,
+  u16,
+  i32,
+  u32,
+  i64,
+  u64,
+  f16,
+  bf16,
+  f32,
+  f64,
+  boolean,
+  bits8,
+  bits16,
+  bits32,
+  bits64
+};
 
 struct Param {
   ParamKind kind;

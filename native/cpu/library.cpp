@@ -88,15 +88,18 @@ uint8_t size_of(ParamKind kind) {
     case ParamKind::i8:
     case ParamKind::u8:
     case ParamKind::boolean:
+    case ParamKind::bits8:
       return 1;
     case ParamKind::i16:
     case ParamKind::u16:
     case ParamKind::f16:
     case ParamKind::bf16:
+    case ParamKind::bits16:
       return 2;
     case ParamKind::i32:
     case ParamKind::u32:
     case ParamKind::f32:
+    case ParamKind::bits32:
       return 4;
     default:
       return 8;
@@ -125,7 +128,7 @@ bool read_function(Reader& in, LibraryFunction* f) {
     auto param_name = in.number<uint8_t>();
     auto offset = in.number<uint32_t>();
     Param p{static_cast<ParamKind>(param_kind), 0, offset, in.text(param_name)};
-    if (!in.ok || param_kind > static_cast<uint8_t>(ParamKind::boolean)) return false;
+    if (!in.ok || param_kind > static_cast<uint8_t>(ParamKind::bits64)) return false;
     p.size = size_of(p.kind);
     // In order, aligned, without overlap; pointers first.
     if (offset < end || offset % p.size || offset > (1u << 16) || (values && p.kind == ParamKind::pointer))

@@ -39,9 +39,19 @@ const char* kind_name(ParamKind k) {
       return "float64";
     case ParamKind::boolean:
       return "bool";
+    case ParamKind::bits8:
+      return "8-bit integer";
+    case ParamKind::bits16:
+      return "16-bit integer";
+    case ParamKind::bits32:
+      return "32-bit integer";
+    case ParamKind::bits64:
+      return "64-bit integer";
   }
   return "?";
 }
+
+bool is_signless(ParamKind k) { return k >= ParamKind::bits8 && k <= ParamKind::bits64; }
 
 bool is_floating(ParamKind k) {
   return k == ParamKind::f16 || k == ParamKind::bf16 || k == ParamKind::f32 || k == ParamKind::f64;
@@ -150,6 +160,12 @@ bool put_int(const Program& program, size_t index, const Param& p, PyObject* v, 
     case ParamKind::u8:
       fits = fits && s >= 0 && s <= UINT8_MAX;
       break;
+    case ParamKind::bits8:
+      fits = fits && s >= INT8_MIN && s <= UINT8_MAX;
+      break;
+    case ParamKind::bits16:
+      fits = fits && s >= INT16_MIN && s <= UINT16_MAX;
+      break;
     case ParamKind::i16:
       fits = fits && s >= INT16_MIN && s <= INT16_MAX;
       break;
@@ -158,18 +174,20 @@ bool put_int(const Program& program, size_t index, const Param& p, PyObject* v, 
       break;
     case ParamKind::i32:
     case ParamKind::u32:
+    case ParamKind::bits32:
       fits = fits && s >= INT32_MIN && s <= static_cast<long long>(UINT32_MAX);
       break;
     case ParamKind::boolean:
       fits = fits && (s == 0 || s == 1);
       break;
     case ParamKind::u64:
+    case ParamKind::bits64:
       if (overflow > 0) {
         u = PyLong_AsUnsignedLongLong(v);
         fits = !PyErr_Occurred();
         PyErr_Clear();
       } else {
-        fits = fits && s >= 0;
+        fits = fits && (s >= 0 || p.kind == ParamKind::bits64);
       }
       break;
     default:
@@ -192,7 +210,9 @@ bool put_scalar(const Program& program, size_t index, const Param* p, PyObject* 
   }
   Py_ssize_t n = PyBytes_GET_SIZE(bytes.get());
   if (p) {
-    if (std::strcmp(text, kind_name(p->kind)) != 0 || n != p->size)
+    bool same = is_signless(p->kind) ? std::strncmp(text, "int", 3) == 0 || std::strncmp(text, "uint", 4) == 0
+                                     : std::strcmp(text, kind_name(p->kind)) == 0;
+    if (!same || n != p->size)
       return refuse(where(program, index) + ": expected " + kind_name(p->kind) + ", got a NumPy " + text);
     std::memcpy(out, PyBytes_AS_STRING(bytes.get()), p->size);
     return true;

@@ -51,6 +51,10 @@ class ParamKind(enum.IntEnum):
     F32 = 11
     F64 = 12
     BOOLEAN = 13
+    BITS8 = 14  # integers whose sign nothing recorded, as those of LLVM IR
+    BITS16 = 15
+    BITS32 = 16
+    BITS64 = 17
 
     @property
     def size(self) -> int:
@@ -58,7 +62,7 @@ class ParamKind(enum.IntEnum):
         return _SIZES[self]
 
 
-_SIZES = dict(zip(ParamKind, (8, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1), strict=True))
+_SIZES = dict(zip(ParamKind, (8, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 2, 4, 8), strict=True))
 
 
 class Param(NamedTuple):
