@@ -26,6 +26,10 @@ FORMATS = {
     ParamKind.F32: "f",
     ParamKind.F64: "d",
     ParamKind.BOOLEAN: "?",
+    ParamKind.BITS8: "b",
+    ParamKind.BITS16: "h",
+    ParamKind.BITS32: "i",
+    ParamKind.BITS64: "q",
 }
 GUARD = 0x5A
 

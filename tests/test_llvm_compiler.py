@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from hcq import _native
+from hcq import Device, _native
 from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
 from hcq.drivers.cpu.library import EntryKind, ParamKind, unpack
-from hcq.errors import CompileError, InvalidProgram
+from hcq.errors import CompileError, InvalidProgram, LaunchError
 
-FORMATS = dict(zip(ParamKind, "QbBhHiIqQeHfd?", strict=True))
+FORMATS = dict(zip(ParamKind, "QbBhHiIqQeHfd?bhiq", strict=True))
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_every_kind_of_value_arrives_at_its_natural_alignment(compiler):
 def test_types_and_names_of_parameters_are_recorded(compiler):
     library = compiler.compile("define void @f(ptr %buf, i8 zeroext %u, i8 signext %s, i32 %0) {\n ret void\n}")
     params = functions(library)["f"].params
-    assert [p.kind for p in params] == [ParamKind.POINTER, ParamKind.U8, ParamKind.I8, ParamKind.I32]
+    assert [p.kind for p in params] == [ParamKind.POINTER, ParamKind.U8, ParamKind.I8, ParamKind.BITS32]
     assert [p.name for p in params] == ["buf", "u", "s", ""]
 
 
@@ -274,3 +274,27 @@ def test_names_that_need_quotes_can_be_launched(compiler):
     out = np.zeros(1, "i4")
     launch(library, 'a "strange" näme', out)
     assert out[0] == 3
+
+
+def test_integers_of_the_ir_take_either_sign(compiler):
+    library = compiler.compile(
+        """
+        define void @f(ptr %out, i8 %a, i32 %b, i64 %c) {
+          %p = getelementptr i64, ptr %out, i32 1
+          %q = getelementptr i64, ptr %out, i32 2
+          store i8 %a, ptr %out
+          store i32 %b, ptr %p
+          store i64 %c, ptr %q
+          ret void
+        }
+        """
+    )
+    device = Device["LLVM"]
+    program = device.runtime("f", library)
+    out = np.zeros(3, "u8")
+    for values in [(-100, -5, -(2**63)), (200, 2**32 - 1, 2**64 - 1), (np.uint8(9), np.uint32(8), np.uint64(7))]:
+        program(out, vals=values)
+        assert out.tolist() == [int(values[0]) % 2**8, int(values[1]) % 2**32, int(values[2]) % 2**64]
+    for values in [(256, 0, 0), (-129, 0, 0), (0, 0, 2**64), (0, np.int16(0), 0), (0, np.float32(0), 0)]:
+        with pytest.raises(LaunchError):
+            program(out, vals=values)

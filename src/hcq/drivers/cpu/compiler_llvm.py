@@ -1,56 +1,25 @@
 """The LLVM device's compiler: textual LLVM IR in, a CPU library out, in process.
 
-What it takes is described in docs/llvm-ir-kernels.md. What does not live here: LLVM itself (llvm_host), the loops of
-grid kernels (llvm_grid), and the library's layout (library).
+What it takes is described in docs/llvm-ir-kernels.md. What does not live here: what is made of a module (llvm_module),
+LLVM itself (llvm_host), and the library's layout (library).
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.metadata
-import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from hcq.drivers.cpu import llvm_grid, llvm_host, toolchain
-from hcq.drivers.cpu import llvm_text as text
-from hcq.drivers.cpu.library import VERSION, EntryKind, Function, Param, ParamKind, pack
-from hcq.drivers.cpu.llvm_locals import LocalArray, Refused
+from hcq.drivers.cpu import llvm_host, llvm_isolated, toolchain
+from hcq.drivers.cpu.library import VERSION, pack
+from hcq.drivers.cpu.llvm_module import Lowering
 from hcq.errors import CompileError
 from hcq.runtime.compiler import Compiler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_REVISION = "1"  # raised when the code made from the same source changes
-_VALUES = {
-    "ptr": ParamKind.POINTER,
-    "i1": ParamKind.BOOLEAN,
-    "i8": ParamKind.I8,
-    "i16": ParamKind.I16,
-    "i32": ParamKind.I32,
-    "i64": ParamKind.I64,
-    "half": ParamKind.F16,
-    "bfloat": ParamKind.BF16,
-    "float": ParamKind.F32,
-    "double": ParamKind.F64,
-}
-_UNSIGNED = {
-    ParamKind.I8: ParamKind.U8,
-    ParamKind.I16: ParamKind.U16,
-    ParamKind.I32: ParamKind.U32,
-    ParamKind.I64: ParamKind.U64,
-}
-_BY_MEMORY = {"byval", "byref", "sret", "inalloca", "preallocated", "nest", "swiftself", "swifterror", "swiftasync"}
-_LAUNCHABLE = {"external", "linkonce_any", "linkonce_odr", "weak_any", "weak_odr"}
-_ATTRIBUTES = re.compile(r"attributes #\d+ = \{ (.*) \}")
-# Chosen by whoever made the IR for another processor, or in the way of inlining.
-_TARGET = re.compile(r'"(?:target-cpu|target-features|tune-cpu)"="[^"]*" ?')
-_NOINLINE = re.compile(r"\b(?:noinline|optnone)\b ?")
-_COMDAT = re.compile(r" comdat(?:\(\$[^)]*\))?")
-_UNINITIALISED = re.compile(r" global .* (?:undef|poison)(?:, .*)?$")
-_ALIGN = re.compile(r", align (\d+)")
-_LISTS = {"@llvm.used", "@llvm.compiler.used", "@llvm.global.annotations"}  # may name kernels; they don't run
-_CONVENTION = re.compile(r"\b(?:cc ?\d+|[a-z]\w*cc)\b")
+_REVISION = "2"  # raised when the code made from the same source changes
 
 
 class LLVMCompiler(Compiler):
@@ -66,7 +35,12 @@ class LLVMCompiler(Compiler):
         """The library of an LLVM IR module. Raises CompileError with LLVM's message, the line, and the source."""
         source = _decoded(src)
         with llvm_host.LOCK, llvm_host.Session(source) as session:
-            return _Compilation(session).run()
+            lowering = Lowering(session)
+            module = lowering.run()
+            printed = str(module)
+            if llvm_isolated.ordinary(printed):
+                return pack(llvm_host.emit(module), lowering.functions)
+        return pack(llvm_isolated.emit(printed, source), lowering.functions)
 
     def identity(self) -> str | None:
         """llvmlite's version, which is that of the LLVM in it; None where it is not installed. Imports nothing."""
@@ -104,314 +78,3 @@ def _decoded(src: str | bytes) -> str:
         line = source[: source.index("\0")].count("\n") + 1
         raise CompileError(f"LLVM IR, line {line}: a zero byte; the source must be text", source=source)
     return source
-
-
-class _Entry(NamedTuple):
-    """A function that may be launched: what it was called, what it is renamed to, its parameters."""
-
-    name: str
-    number: int
-    grid: bool
-    params: tuple[Param, ...]
-    types: tuple[str, ...]
-
-
-class _Compilation:
-    """One module on its way through."""
-
-    def __init__(self, session: llvm_host.Session) -> None:
-        self.session = session
-        self.source = session.source
-        self.host = llvm_host.host()
-        self.functions: list[Function] = []
-        self.entries: list[_Entry] = []
-        self.arrays: dict[int, LocalArray] = {}  # local memory by its new name's number
-        self.values: dict[int, dict[int, Any]] = {}  # of each kernel, its renamed instructions
-
-    def refuse(self, message: str) -> CompileError:
-        return CompileError(f"LLVM IR: {message}", source=self.source)
-
-    def run(self) -> bytes:
-        module = self._clean(self._parse(self.source))
-        self._check_target(module)
-        self._find_arrays(module)
-        grid = self._grid_functions(module)
-        if grid:
-            module = self._inlined(module, grid)
-            grid = self._grid_functions(module)
-        self._enter(module, grid)
-        final = self._parse(self._rewritten(module, grid))
-        return pack(llvm_host.emit(final), self.functions)
-
-    def _parse(self, source: str) -> Any:
-        module = self.session.parse(source)
-        if not module.triple:
-            module.triple = self.host.triple
-        return module
-
-    def _clean(self, module: Any) -> Any:
-        """Without the choices of processor that a front end wrote into attributes."""
-        if '"target-' not in self.source and '"tune-cpu' not in self.source:
-            return module
-        lines = [_TARGET.sub("", line) if _ATTRIBUTES.match(line) else line for line in str(module).split("\n")]
-        return self._parse("\n".join(lines))
-
-    def _check_target(self, module: Any) -> None:
-        """The module must be for this processor, and declare nothing of hcq that there is not."""
-        if _architecture(module.triple) != _architecture(self.host.triple):
-            raise self.refuse(f"the module is for {module.triple}, this processor is {self.host.triple}")
-        module.triple, module.data_layout = self.host.triple, self.host.layout
-        for function in module.functions:
-            name = function.name
-            if not name.startswith("hcq."):
-                continue
-            known = llvm_grid.DECLARATIONS
-            if not function.is_declaration or name not in known:
-                raise self.refuse(f"@{name} can't be used: names starting with hcq. are {', '.join(known)}")
-            kind = str(function.global_value_type)
-            if kind != known[name]:
-                raise self.refuse(f"@{name} is declared as {kind}; it is {known[name]}")
-        for item in (*module.global_variables, *module.struct_types):
-            if item.name.startswith("hcq."):
-                raise self.refuse(f"{item.name} can't be defined: names starting with hcq. are reserved")
-
-    # Grid kernels: which they are, and with everything they call inlined
-
-    def _find_arrays(self, module: Any) -> None:
-        """Renames the globals in local memory to hcq.array.N, and notes their sizes."""
-        for variable in module.global_variables:
-            if str(variable.type) != "ptr addrspace(3)":
-                continue
-            name, number = variable.name, len(self.arrays)
-            size = self.host.data.get_abi_size(variable.global_value_type)
-            if variable.is_declaration or not size:
-                raise self.refuse(f"local memory @{name} has no size here: define it, as an array of a fixed length")
-            shown = str(variable)
-            if not _UNINITIALISED.search(shown):
-                raise self.refuse(f"local memory @{name} can't have an initial value: write undef")
-            align = _ALIGN.search(shown)
-            natural = self.host.data.get_abi_alignment(variable.global_value_type)
-            variable.name = f"hcq.array.{number}"
-            self.arrays[number] = LocalArray(name, size, int(align[1]) if align else natural)
-
-    def _grid_functions(self, module: Any) -> dict[str, frozenset[str]]:
-        """The functions that reach hcq.* or local memory, as printed, with the other such functions they mention."""
-        roots = {f"@hcq.array.{number}" for number in self.arrays}
-        roots.update(f"@{f.name}" for f in module.functions if f.name.startswith("hcq."))
-        if not roots:
-            return {}
-        mentions = {f.name: f.names for f in text.functions(str(module).split("\n"))}
-        grid: set[str] = set()
-        reached = roots
-        while reached:
-            reached = {name for name, names in mentions.items() if name not in grid and names & reached}
-            grid |= reached
-        return {name: mentions[name] & grid for name in grid}
-
-    def _inlined(self, module: Any, grid: dict[str, frozenset[str]]) -> Any:
-        """The module with the grid functions that others call inlined, and private variables in registers."""
-        callees = frozenset[str]().union(*grid.values())
-        printed = str(module)
-        if not callees and " alloca " not in printed:
-            return module
-        lines = [_NOINLINE.sub("", line) if _ATTRIBUTES.match(line) else line for line in printed.split("\n")]
-        module = self._parse("\n".join(lines))
-        for function in module.functions:
-            if text.quoted(function.name) in callees:
-                function.add_function_attribute("alwaysinline")
-        llvm_host.run_passes(module, "always_inliner", "sroa")
-        return module
-
-    # What can be launched
-
-    def _enter(self, module: Any, grid: dict[str, frozenset[str]]) -> None:
-        """Lists the functions, and renames those that can be launched, with all that is in the grid kernels."""
-        for function in list(module.functions):
-            if function.is_declaration or function.linkage.name not in _LAUNCHABLE:
-                continue
-            name = function.name
-            is_grid = text.quoted(name) in grid
-            kind = EntryKind.GROUP if is_grid else EntryKind.PACKED
-            reason, params = _parameters(function)
-            if reason:
-                self.functions.append(Function(name, kind, None, reason))
-                continue
-            if is_grid and (inside := grid[text.quoted(name)]):
-                raise self.refuse(
-                    f"@{name} reaches a work-item function or local memory through {', '.join(sorted(inside))}, which "
-                    "can't be inlined: it calls itself, or its address is taken"
-                )
-            number = len(self.entries)
-            types = tuple(str(a.type) for a in function.arguments)
-            self.entries.append(_Entry(name, number, is_grid, params, types))
-            function.name = f"hcq.kernel.{number}"
-            function.linkage = "internal"
-            function.visibility = "default"
-            if is_grid:
-                self.values[number] = _rename(function)
-        if not self.entries:
-            reasons = "; ".join(f"@{f.name}: {f.refused}" for f in self.functions)
-            raise self.refuse(f"no function that could be launched ({reasons or 'none is defined'})")
-
-    # The module that is compiled
-
-    def _rewritten(self, module: Any, grid: dict[str, frozenset[str]]) -> str:
-        lines = str(module).split("\n")
-        found = text.functions(lines)
-        gone = self._replaced(found, grid)
-        metadata = llvm_grid.Metadata(text.highest_metadata(lines))
-        kernels = {f.name: lines[f.first : f.last + 1] for f in found}
-        types = "\n".join(line for line in lines if line.startswith("%"))
-        added: list[str] = []
-        for entry in self.entries:
-            scratch = (0, 0)
-            if entry.grid:
-                lowered = self._lowered(entry, kernels[f"@hcq.kernel.{entry.number}"], types, metadata)
-                added += lowered.lines
-                scratch = lowered.scratch_group, lowered.scratch_item
-            function = Function(
-                entry.name, EntryKind.GROUP if entry.grid else EntryKind.PACKED, entry.params, "", *scratch
-            )
-            self.functions.append(function)
-            header = next(f for f in found if f.name == f"@hcq.kernel.{entry.number}")
-            added += _wrapper(entry, function.offsets(), scratch[0], lines[header.first])
-        kept: list[str] = []
-        at = 0
-        for f in sorted(found, key=lambda f: f.first):
-            kept += self._outside(lines[at : f.first], gone)
-            if f.name not in gone:
-                body = lines[f.first : f.last + 1]
-                if f.name.startswith("@hcq.kernel."):
-                    body[0] = _COMDAT.sub("", body[0])
-                kept += body
-            at = f.last + 1
-        kept += self._outside(lines[at:], gone)
-        return "\n".join([*kept, *added, *metadata.lines, ""])
-
-    def _replaced(self, found: list[text.Function], grid: dict[str, frozenset[str]]) -> set[str]:
-        """Names that are no more in the final module."""
-        gone = {f"@hcq.kernel.{entry.number}" for entry in self.entries if entry.grid}
-        gone.update(name for name in grid if any(f.name == name for f in found))
-        gone.update(f"@hcq.array.{number}" for number in self.arrays)
-        return gone | {f"@{name}" for name in llvm_grid.DECLARATIONS}
-
-    def _outside(self, lines: list[str], gone: set[str]) -> list[str]:
-        """Lines between functions, without those about what is gone."""
-        kept = []
-        for line in lines:
-            names = text.global_names(line) if "@" in line and not line.startswith(";") else set()
-            if not names & gone:
-                kept.append(line)
-                continue
-            first = line.split(" ", 1)[0]
-            if first not in gone and first not in _LISTS and not line.startswith("declare "):
-                shown = ", ".join(sorted(self._original(n) for n in names & gone))
-                raise self.refuse(f"{first} holds the address of {shown}, which is a grid kernel or local memory")
-        return kept
-
-    def _original(self, name: str) -> str:
-        for entry in self.entries:
-            if name == f"@hcq.kernel.{entry.number}":
-                return f"@{entry.name}"
-        for number, array in self.arrays.items():
-            if name == f"@hcq.array.{number}":
-                return f"@{array.name}"
-        return name
-
-    def _lowered(self, entry: _Entry, lines: list[str], types: str, metadata: llvm_grid.Metadata) -> llvm_grid.Lowered:
-        values = self.values[entry.number]
-
-        def type_of(value: int) -> tuple[str, int]:
-            kind = values[value].type
-            shown = f"%{text.quoted(kind.name)[1:]}" if kind.is_struct and kind.name else str(kind)
-            return shown, self.host.data.get_abi_size(kind)
-
-        def size_of(kind: str) -> int:
-            module = self.session.parse(f"{types}\n@size = external global {kind}")
-            variable = module.get_global_variable("size")
-            return int(self.host.data.get_abi_size(variable.global_value_type))
-
-        try:
-            return llvm_grid.lower(
-                entry.number, lines, self.arrays, llvm_grid.Types(type_of, size_of), metadata, self.host.masks
-            )
-        except Refused as reason:
-            raise self.refuse(f"@{entry.name}: {reason}") from None
-
-
-def _architecture(triple: str) -> str:
-    name = triple.split("-", 1)[0]
-    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
-
-
-def _rename(function: Any) -> dict[int, Any]:
-    """Gives everything in a kernel the names that llvm_text expects; the values by their number."""
-    values: dict[int, Any] = {}
-    for number, block in enumerate(function.blocks):
-        block.name = f"hcq.b{number}"
-        for instruction in block.instructions:
-            if str(instruction.type) != "void":
-                instruction.name = f"hcq.v{len(values)}"
-                values[len(values)] = instruction
-    for number, argument in enumerate(function.arguments):
-        argument.name = f"hcq.a{number}"
-    return values
-
-
-def _parameters(function: Any) -> tuple[str, tuple[Param, ...]]:
-    """Why a function can't be launched ('' if it can), and its parameters."""
-    kind = function.global_value_type
-    returns = str(kind.get_function_return())
-    if returns != "void":
-        return f"it returns {returns}; a kernel returns nothing", ()
-    if kind.is_function_vararg:
-        return "it takes a varying number of arguments", ()
-    params: list[Param] = []
-    for position, argument in enumerate(function.arguments):
-        attributes = {a.decode().split("(")[0].split("=")[0] for a in argument.attributes}
-        shown = str(argument.type)
-        param = _VALUES.get(shown)
-        if param is None:
-            return (
-                f"parameter {position + 1} is {shown}; parameters are ptr, i1 to i64, half, bfloat, float, double",
-                (),
-            )
-        if by := sorted(attributes & _BY_MEMORY):
-            return f"parameter {position + 1} is {by[0]}", ()
-        if param is ParamKind.POINTER and params and params[-1].kind is not ParamKind.POINTER:
-            return f"parameter {position + 1} is a pointer after values; pointers come first", ()
-        if "zeroext" in attributes:
-            param = _UNSIGNED.get(param, param)
-        params.append(Param(param, argument.name))
-    return "", tuple(params)
-
-
-def _wrapper(entry: _Entry, offsets: tuple[int, ...], local_bytes: int, header: str) -> list[str]:
-    """The function that the loader finds: it reads the arguments and calls what does the work."""
-    read = "ptr noalias noundef nonnull readonly align 8"
-    context = f", {read} %hcq.context" if entry.grid else ""
-    lines = [f"define void {text.quoted(entry.name)}({read} %hcq.kernargs{context}) nounwind {{"]
-    passed = []
-    for number, (kind, offset) in enumerate(zip(entry.types, offsets, strict=True)):
-        at, value = f"%hcq.p{number}", f"%hcq.a{number}"
-        lines.append(f"  {at} = getelementptr inbounds i8, ptr %hcq.kernargs, i64 {offset}")
-        if kind == "i1":
-            lines += [f"  %hcq.w{number} = load i8, ptr {at}", f"  {value} = icmp ne i8 %hcq.w{number}, 0"]
-        else:
-            lines.append(f"  {value} = load {kind}, ptr {at}")
-        passed.append(f"{kind} {value}")
-    if entry.grid:
-        passed += ["ptr %hcq.context", "ptr %hcq.local", "ptr %hcq.arena"]
-        lines += [
-            f"  %hcq.scratch = getelementptr inbounds i8, ptr %hcq.context, i64 {llvm_grid.SCRATCH}",
-            "  %hcq.local = load ptr, ptr %hcq.scratch",
-            f"  %hcq.arena = getelementptr inbounds i8, ptr %hcq.local, i64 {local_bytes}",
-        ]
-    target = f"@hcq.run.{entry.number}" if entry.grid else f"@hcq.kernel.{entry.number}"
-    convention = _CONVENTION.search(header.split("@", 1)[0]) if not entry.grid else None
-    lines += [
-        f"  call {convention[0] + ' ' if convention else ''}void {target}({', '.join(passed)})",
-        "  ret void",
-        "}",
-    ]
-    return lines

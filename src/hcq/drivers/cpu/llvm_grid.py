@@ -69,32 +69,27 @@ class Metadata:
         return name
 
 
-def lower(
-    number: int, lines: list[str], arrays: Mapping[int, LocalArray], types: Types, metadata: Metadata, masks: bool
-) -> Lowered:
-    """Lower kernel `number`, given its printed `lines`, to `@hcq.run.N(params..., ptr context, ptr local, ptr arena)`.
+class Kernel(NamedTuple):
+    """A kernel to lower: its number, its printed lines, and the attributes that its function is to have."""
 
-    `masks`: the processor's masked loads and stores are good enough to leave no scalar remainder. Raises Refused.
-    """
-    return _Kernel(number, lines, arrays, types, metadata, masks).write()
+    number: int
+    lines: list[str]
+    attributes: str
 
 
-class _Kernel:
-    def __init__(
-        self,
-        number: int,
-        lines: list[str],
-        arrays: Mapping[int, LocalArray],
-        types: Types,
-        metadata: Metadata,
-        masks: bool,
-    ) -> None:
-        self.number = number
+def lower(kernel: Kernel, arrays: Mapping[int, LocalArray], types: Types, metadata: Metadata) -> Lowered:
+    """Lower a kernel to `@hcq.run.N(params..., ptr context, ptr local, ptr arena)`. Raises Refused."""
+    return _Lowering(kernel, arrays, types, metadata).write()
+
+
+class _Lowering:
+    def __init__(self, kernel: Kernel, arrays: Mapping[int, LocalArray], types: Types, metadata: Metadata) -> None:
+        self.kernel = kernel
         self.types = types
         self.metadata = metadata
-        self.parameters = _parameters(lines[0])
+        self.parameters = _parameters(kernel.lines[0])
         self.locals = Locals(arrays)
-        blocks = text.blocks(lines)
+        blocks = text.blocks(kernel.lines)
         for block in blocks:
             for i in block:
                 if i.op in _REFUSED:
@@ -115,13 +110,15 @@ class _Kernel:
         # Items share private arrays where there are no barriers, so their accesses are not independent then.
         if self.barriers or not self.analysis.allocas:
             self.frame.access = metadata.add("distinct !{}")
-        self.hints = ['!{!"llvm.loop.unroll.runtime.disable"}']
-        if masks:
-            self.hints.append('!{!"llvm.loop.vectorize.predicate.enable", i1 true}')
+        # Work-items are independent already: more of them at once is code, not speed.
+        self.hints = ['!{!"llvm.loop.unroll.runtime.disable"}', '!{!"llvm.loop.interleave.count", i32 1}']
         if self.frame.access:
             self.hints.append(f'!{{!"llvm.loop.parallel_accesses", {self.frame.access}}}')
         self.hints = [metadata.add(hint) for hint in self.hints]
         self.rows = metadata.add(f"distinct !{{{{0}}, {self.hints[0]}}}")
+        # Loops of the kernel with barriers inside are loops of the group here, full of others: unrolling pays for none.
+        once = metadata.add('!{!"llvm.loop.unroll.disable"}')
+        self.frame.outer = f", !llvm.loop {metadata.add(f'distinct !{{{{0}}, {once}}}')}"
 
     def _place(self) -> None:
         """Lays out what each item keeps across barriers; its private arrays lie there too."""
@@ -173,7 +170,8 @@ class _Kernel:
             "ptr noalias noundef align 64 %hcq.arena",
         ]
         lines = [
-            f"define internal void @hcq.run.{self.number}({', '.join(parameters)}) alwaysinline nounwind {{",
+            f"define internal void @hcq.run.{self.kernel.number}({', '.join(parameters)}) "
+            f"alwaysinline {self.kernel.attributes} {{",
             "hcq.entry:",
             *self._context(),
             *self._memory(),
@@ -307,11 +305,11 @@ class _Kernel:
             return ["  unreachable"]
         default, *others = ways.items()
         if not others:
-            return [f"  br label {default[1]}"]
+            return [f"  br label {default[1]}{self.frame.outer}"]
         r = region.number
         return [
             f"  %hcq.end.r{r} = load i32, ptr %hcq.outcome",
-            f"  switch i32 %hcq.end.r{r}, label {default[1]} [ {_cases(others)} ]",
+            f"  switch i32 %hcq.end.r{r}, label {default[1]} [ {_cases(others)} ]{self.frame.outer}",
         ]
 
     def _round_loop(self) -> list[str]:

@@ -35,7 +35,6 @@ class Host(NamedTuple):
     layout: str
     machine: Any  # llvmlite TargetMachine
     data: Any  # llvmlite TargetData
-    masks: bool  # masked loads and stores cost no more than plain ones
 
 
 def binding() -> ModuleType:
@@ -59,12 +58,14 @@ def host() -> Host:
     llvm.initialize_native_asmparser()  # inline assembly
     cpu, triple = llvm.get_host_cpu_name(), llvm.get_process_triple()
     features = llvm.get_host_cpu_features().flatten()
+    # 512-bit vectors were no faster in any kernel measured (docs/design/llvm-grid.md), and their remainders are longer.
+    features += ",+prefer-256-bit" if "+avx512f" in features.split(",") else ""
     # Position-independent and small: the loader puts objects anywhere, code and data within 2 GiB of each other.
     machine = llvm.Target.from_triple(triple).create_target_machine(
         cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small"
     )
     data = machine.target_data
-    return Host(cpu, features, triple, str(data), machine, data, "+avx512vl" in features.split(","))
+    return Host(cpu, features, triple, str(data), machine, data)
 
 
 class Session:
@@ -94,11 +95,9 @@ class Session:
         except CompileError as error:
             if text == self.source:
                 raise
-            raise CompileError(
-                "LLVM IR that uses something in a way that can't be lowered for the CPU (see the log)",
-                f"{error.log}\nin the lowered module:\n{text}",
-                self.source,
-            ) from None
+            first = error.log.partition("\n")[0]
+            what = f"LLVM IR that can't be lowered for the CPU; of the lowered module LLVM says: {first}"
+            raise CompileError(what, error.log, self.source) from None
 
     def _parse(self, text: str) -> Any:
         try:

@@ -27,7 +27,7 @@ class Function(NamedTuple):
     name: str  # as printed, with @
     first: int
     last: int
-    names: frozenset[str]  # globals it mentions, itself left out
+    names: frozenset[str]  # globals it mentions; itself if it calls itself
 
 
 class Instruction:
@@ -67,7 +67,7 @@ def functions(lines: list[str]) -> list[Function]:
         elif line == "}" and first >= 0:
             header = _GLOBAL.findall(lines[first])
             name = next(n for n in header if n)
-            names = global_names("\n".join(lines[first : number + 1])) - {name}
+            names = global_names("\n".join(lines[first + 1 : number])) | (set(header) - {name, ""})
             found.append(Function(name, first, number, frozenset(names)))
             first = -1
     return found

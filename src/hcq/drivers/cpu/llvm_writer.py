@@ -31,6 +31,7 @@ class Frame:
         self.rounds = rounds  # items may stand at different barriers
         self.private = private  # private arrays lie in the arena, one an item
         self.access = access  # the access group of independent accesses, or ''
+        self.outer = ""  # what marks jumps from region to region
         self.offset: dict[int, int] = {}  # of a kept value or private array, in bytes a (rounded) item
         self.stride: dict[int, int] = {}  # its size
         self.state = -1  # the offset of the barrier that each item stands at
@@ -82,6 +83,8 @@ class Writer:
         for value, kind in frame.kinds.items():
             if value not in live or value not in self.region.used | self.region.defined:
                 continue
+            if value in a.place and not self.loop:
+                continue  # it stays where it is
             if value in a.place:
                 name = f"%hcq.k{value}.{self.tag}"
                 self.lines.append(f"  {name} = load {kind}, ptr {self._address(value)}{frame.group()}")
@@ -265,7 +268,7 @@ class Writer:
 
     def _leave(self, outcome: int) -> None:
         if not self.loop:
-            self.lines.append(f"  br label %hcq.{f'r{outcome}' if outcome != END else 'exit'}")
+            self.lines.append(f"  br label %hcq.{f'r{outcome}' if outcome != END else 'exit'}{self.frame.outer}")
             return
         if self.frame.rounds:
             at, seen, now = self._new(), self._new(), self._new()

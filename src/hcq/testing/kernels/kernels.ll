@@ -99,7 +99,7 @@ define void @nothing() {
   ret void
 }
 
-define void @values(ptr %out, i8 %a, i16 %b, i32 %c, i64 %d, float %e, double %f) {
+define void @values(ptr %out, i8 signext %a, i16 signext %b, i32 %c, i64 signext %d, float %e, double %f) {
   %out1 = getelementptr i64, ptr %out, i32 1
   %out2 = getelementptr i64, ptr %out, i32 2
   %out3 = getelementptr i64, ptr %out, i32 3

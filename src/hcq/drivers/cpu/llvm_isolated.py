@@ -1,0 +1,80 @@
+"""Compiling in a process of its own what might end the process: LLVM aborts, or exits, on much that it can't compile.
+
+Inline assembly with a mistake, an intrinsic of another processor, a scalable vector: LLVM has no way to report these to
+a caller. So whatever isn't known to be ordinary is optimised and emitted by a child. What does not live here: ordinary
+modules (llvm_host), and everything before the code generator (compiler_llvm).
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+from hcq.errors import CompileError
+
+_SECONDS = 300.0
+_START = "import sys; sys.path[:0] = sys.argv[1:]; from hcq.drivers.cpu.llvm_isolated import main; main()"
+
+# Intrinsics that every processor can be given, by the first part of their names.
+_ORDINARY = re.compile(
+    r"@llvm\.(?:mem(?:cpy|move|set)|[su](?:min|max|cmp)|abs|[su](?:add|sub|mul|shl)\.(?:with\.overflow|sat)"
+    r"|bswap|bitreverse|ctpop|ctlz|cttz|fsh[lr]|sqrt|powi?|sin|cos|tan|exp(?:2|10)?|log(?:2|10)?|fma|fmuladd|fabs"
+    r"|(?:min|max)(?:num|imum|imumnum)|copysign|floor|ceil|trunc|rint|nearbyint|round|roundeven|l?l(?:round|rint)|ldexp"
+    r"|frexp|canonicalize|is\.fpclass|fpto[su]i\.sat|vector\.reduce|masked\.(?:load|store|gather|scatter)"
+    r"|vector\.(?:insert|extract|reverse|splice|interleave2|deinterleave2)|stepvector|lifetime\.(?:start|end)"
+    r"|invariant\.(?:start|end)|assume|expect|experimental\.noalias\.scope\.decl|prefetch|is\.constant|objectsize"
+    r"|stacksave|stackrestore|threadlocal\.address|trap|debugtrap|donothing|dbg)\b"
+)
+_NAME = re.compile(r"[%@$][-\w.$]+|^[-\w.$]+:", re.MULTILINE)
+_STRING = re.compile(r'[@%$]?"[^"]*"')
+_UNUSUAL = re.compile(
+    r"\b(?:asm|vscale|ppc_fp128|x86_amx|token|gc|personality|prefix|prologue|naked|presplitcoroutine|ifunc|cc ?\d+"
+    r"|(?!ccc\b|fastcc\b|coldcc\b)[a-z]\w*cc)\b|\btarget\(|\baddrspace\((?![0134]\))"
+)
+_WIDE = re.compile(r"\bi(\d{3,})\b")
+_WIDEST = 128  # bits of integers that take ordinary time
+
+
+def ordinary(printed: str) -> bool:
+    """True if a printed module has nothing that LLVM might stop the process for."""
+    lines = (_STRING.sub("", line) for line in printed.split("\n") if not line.startswith(("!", ";")))
+    bare = "\n".join(lines)
+    words = _NAME.sub("", bare)
+    return (
+        not _UNUSUAL.search(words)
+        and all(_ORDINARY.match(name) for name in _NAME.findall(bare) if name.startswith("@llvm."))
+        and all(int(bits) <= _WIDEST for bits in _WIDE.findall(words))
+    )
+
+
+def emit(printed: str, source: str) -> bytes:
+    """The object of a printed module, by a child process. Raises CompileError with what LLVM said; `source` is the
+    user's text for it. Takes some tenths of a second."""
+    if not sys.executable:
+        raise CompileError("LLVM IR: this must be compiled in a process of its own, and there is no sys.executable")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", _START, *(p for p in sys.path if p)],
+            input=printed.encode(),
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise CompileError(f"LLVM IR: LLVM took more than {_SECONDS:.0f} s over it", source=source) from None
+    if done.returncode != 0 or not done.stdout.startswith(b"\x7fELF"):
+        said = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
+        log = "\n".join(said[:20]) or f"(it said nothing; exit status {done.returncode})"
+        what = said[0].removeprefix("LLVM ERROR: ").removeprefix("error: ") if said else "see the log"
+        raise CompileError(f"LLVM IR that LLVM can't compile for this processor: {what}", log, source)
+    return done.stdout
+
+
+def main() -> None:
+    """The child: a module's text in, an object out."""
+    from hcq.drivers.cpu import llvm_host
+
+    printed = sys.stdin.buffer.read().decode()
+    with llvm_host.LOCK, llvm_host.Session(printed) as session:
+        sys.stdout.buffer.write(llvm_host.emit(session.parse(printed)))
