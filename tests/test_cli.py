@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import hcq
+from hcq.cli.app import app
 
 
 def run(*arguments, **environment):
@@ -17,7 +18,20 @@ def run(*arguments, **environment):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_version_is_printed():
+@pytest.fixture
+def here(capsys):
+    """As `run`, in this process: faster, for what needs no environment of its own."""
+
+    def run_here(*arguments):
+        with pytest.raises(SystemExit) as left:
+            app(arguments, prog_name="hcq")
+        printed = capsys.readouterr()
+        return left.value.code or 0, printed.out, printed.err
+
+    return run_here
+
+
+def test_the_command_runs_as_a_program_and_prints_its_version():
     assert run("--version") == (0, f"hcq {hcq.__version__}\n", "")
 
 
@@ -27,13 +41,13 @@ def test_importing_hcq_imports_neither_typer_nor_rich():
 
 
 @pytest.mark.parametrize("command", ["devices", "doctor", "cache", "demo", "conformance"])
-def test_every_command_has_help(command):
-    code, out, err = run(command, "--help")
+def test_every_command_has_help(command, here):
+    code, out, err = here(command, "--help")
     assert code == 0 and "Usage" in out and not err
 
 
-def test_devices_lists_every_known_driver_with_the_reason_it_does_not_open():
-    out = run("devices", "--json")[1]
+def test_devices_lists_every_known_driver_with_the_reason_it_does_not_open(here):
+    out = here("devices", "--json")[1]
     rows = {row["name"]: row for row in json.loads(out)}
     assert list(rows) == hcq.Device._devices
     assert rows["METAL"]["state"] == "unavailable" and rows["METAL"]["reason"] == "not built yet"
@@ -41,13 +55,13 @@ def test_devices_lists_every_known_driver_with_the_reason_it_does_not_open():
     assert all(row["reason"] or row["state"] == "open" for row in rows.values())
 
 
-def test_a_device_named_that_does_not_open_fails_and_says_why():
-    code, out, err = run("devices", "METAL")
+def test_a_device_named_that_does_not_open_fails_and_says_why(here):
+    code, out, err = here("devices", "METAL")
     assert code == 1 and "not built yet" in out and "Traceback" not in err
 
 
-def test_an_unknown_device_is_a_mistake_and_names_the_nearest():
-    code, out, err = run("devices", "METTAL")
+def test_an_unknown_device_is_a_mistake_and_names_the_nearest(here):
+    code, out, err = here("devices", "METTAL")
     assert code == 2 and "'METAL'" in err and "Traceback" not in err and not out
 
 
@@ -70,16 +84,16 @@ def test_doctor_shows_no_value_of_a_foreign_variable_and_hides_the_home_director
     assert "HCQ_CPU_THREADS" in out
 
 
-def test_doctor_as_json_has_the_same_sections():
-    code, out, _ = run("doctor", "--json")
+def test_doctor_as_json_has_the_same_sections(here):
+    code, out, _ = here("doctor", "--json")
     page = json.loads(out)
     assert code == 0 and page["hcq"]["version"] == hcq.__version__
     assert {"machine", "limits", "libraries", "C compilers", "compile cache", "environment", "devices"} <= set(page)
     assert set(page["devices"]) == set(hcq.Device._devices)
 
 
-def test_conformance_without_a_device_is_a_mistake():
-    code, _, err = run("conformance")
+def test_conformance_without_a_device_is_a_mistake(here):
+    code, _, err = here("conformance")
     assert code == 2 and "--device" in err and "Traceback" not in err
 
 
@@ -119,8 +133,8 @@ def test_cache_clear_empties_it_without_asking_a_pipe(kept):
     assert json.loads(run("cache", "ls", "--json", **kept)[1])["entries"] == []
 
 
-def test_explaining_a_file_that_is_not_there_is_a_mistake(tmp_path):
-    code, _, err = run("cache", "explain", str(tmp_path / "missing.c"))
+def test_explaining_a_file_that_is_not_there_is_a_mistake(tmp_path, here):
+    code, _, err = here("cache", "explain", str(tmp_path / "missing.c"))
     assert code == 2 and "missing.c" in err and "Traceback" not in err
 
 
@@ -142,8 +156,8 @@ def test_bench_hands_its_arguments_to_the_benchmarks_of_the_checkout():
     assert code == 0 and "launch" in out, err
 
 
-def test_conformance_lists_promises_without_a_test():
-    code, out, _ = run("conformance", "--list")
+def test_conformance_lists_promises_without_a_test(here):
+    code, out, _ = here("conformance", "--list")
     assert code == 0 and "promises:" in out
 
 
