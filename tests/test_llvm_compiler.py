@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import platform
 import struct
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from hcq import Device, _native
+from hcq.drivers.cpu import llvm_host, llvm_isolated
 from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
 from hcq.drivers.cpu.library import EntryKind, ParamKind, unpack
 from hcq.errors import CompileError, InvalidProgram, LaunchError
@@ -298,3 +300,90 @@ def test_integers_of_the_ir_take_either_sign(compiler):
     for values in [(256, 0, 0), (-129, 0, 0), (0, 0, 2**64), (0, np.int16(0), 0), (0, np.float32(0), 0)]:
         with pytest.raises(LaunchError):
             program(out, vals=values)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('%x = call i32 asm sideeffect "bogus $0", "=r"()', "invalid instruction mnemonic 'bogus'"),
+        ('%x = call i32 asm sideeffect "", "={nowhere}"()', "couldn't allocate output register"),
+        (
+            "%x = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()\n store i32 %x, ptr %a",
+            "Cannot select: intrinsic %llvm.nvvm",
+        ),
+        (
+            "%v = load <vscale x 4 x i32>, ptr %a\n %w = mul <vscale x 4 x i32> %v, %v\n"
+            " store <vscale x 4 x i32> %w, ptr %a",
+            "scalable",
+        ),
+    ],
+)
+def test_what_ends_llvm_is_an_error_here(compiler, body, message):
+    source = f"declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()\ndefine void @f(ptr %a) {{\n {body}\n ret void\n}}"
+    with pytest.raises(CompileError, match=message) as caught:
+        compiler.compile(source)
+    assert caught.value.source == source
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="has x86 assembly in it")
+def test_inline_assembly_that_is_right_works(compiler):
+    library = compiler.compile(
+        """
+        define void @f(ptr %out, i32 %n) {
+          %r = call i32 asm "leal (${1:q},${1:q},2), $0", "=r,r,~{dirflag},~{fpsr},~{flags}"(i32 %n)
+          store i32 %r, ptr %out
+          ret void
+        }
+        """
+    )
+    out = np.zeros(1, "i4")
+    launch(library, "f", out, 14)
+    assert out[0] == 42
+
+
+def test_names_do_not_make_a_module_unusual(compiler):
+    module = """
+        @gc = global i32 0
+        @"asm sideeffect" = global i32 0
+        define void @personality(ptr %acc) {
+        succ:
+          %vscale = load i32, ptr @gc, !annotation !0
+          %i200 = add i32 %vscale, 1
+          store i32 %i200, ptr %acc
+          br label %acc.cc
+        acc.cc:
+          ret void
+        }
+        !0 = !{!"asm"}
+        """
+    with llvm_host.LOCK, llvm_host.Session(module) as session:
+        assert llvm_isolated.ordinary(str(session.parse(module)))
+    assert functions(compiler.compile(module))["personality"].refused == ""
+
+
+def test_a_kept_library_needs_no_llvmlite_and_a_new_source_says_what_to_install(tmp_path):
+    kept = "define void @f(ptr %a) {\\n store i32 9, ptr %a\\n ret void\\n}"
+    code = f"""
+import sys
+from hcq.drivers.cpu import llvm_host, llvm_isolated
+from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
+if sys.argv[1] == "without":
+    sys.modules["llvmlite"] = None
+    import importlib.metadata, hcq.drivers.cpu.compiler_llvm as module
+    def version(name): raise importlib.metadata.PackageNotFoundError(name)
+    importlib.metadata.version = version
+from hcq import _native
+_native._Function(LLVMCompiler().compile_cached("{kept}"), "f")
+try:
+    LLVMCompiler().compile_cached("define void @g() {{\\n ret void\\n}}")
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    environment = {**os.environ, "HCQ_CACHE_DIR": str(tmp_path / "cache")}
+    for how, said in (("with", ""), ("without", "CompileError")):
+        source = code if how == "without" else code[: code.index("try:")]
+        done = subprocess.run(
+            [sys.executable, "-c", source, how], capture_output=True, text=True, check=True, env=environment
+        )
+        assert done.stdout.startswith(said)
+        assert how == "with" or "pip install llvmlite" in done.stdout

@@ -602,6 +602,24 @@ def test_regions_between_barriers_vectorise_and_only_items_with_work_run(monkeyp
     assert "vmaskmov" not in code
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="looks for x86 instructions")
+def test_a_kernel_may_ask_for_wider_vectors(monkeypatch):
+    if "+avx512vl" not in llvm_host.host().features.split(","):
+        pytest.skip("this processor has no AVX-512")
+    body = f"""
+        define void @f(ptr %a) #0 {{
+          {GLOBAL}
+          %p = getelementptr float, ptr %a, i32 %i
+          %v = load float, ptr %p
+          %w = fmul float %v, 3.0
+          store float %w, ptr %p
+          ret void
+        }}
+        """
+    assert "zmm" not in assembly(body + "attributes #0 = { nounwind }", monkeypatch)
+    assert "zmm" in assembly(body + 'attributes #0 = { "prefer-vector-width"="512" }', monkeypatch)
+
+
 # On a device
 
 
