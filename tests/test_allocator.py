@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -570,6 +571,30 @@ def test_under_a_limit_an_allocation_waits_for_memory_that_work_is_about_to_rele
     allocator.alloc(60)
     timer.join()
     assert allocator.cached_bytes == 0
+
+
+def test_waiting_for_memory_can_be_interrupted(queued):
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(*_):
+        raise Interrupted
+
+    allocator = queued.allocator
+    allocator.limit = 100
+    queued.queue()
+    allocator.free(allocator.alloc(80), 80)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    try:
+        with pytest.raises(Interrupted):
+            allocator.alloc(60)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert allocator.live_bytes == 0
+    queued.finish()
+    assert allocator.alloc(60) is not None
 
 
 def test_a_lost_device_is_asked_to_free_nothing(queued):
