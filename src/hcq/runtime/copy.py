@@ -35,6 +35,12 @@ def copy(dest: Buffer, src: Buffer, stream: Any = None) -> None:
     dest.ensure_allocated()
     if _same_place(dest, src):
         return
+    allocator = src.allocator
+    if allocator is dest.allocator and hasattr(allocator, "transfer"):  # one device: what follows would choose the same
+        device = _device(src)
+        order = {} if stream is None else {"stream": stream}
+        allocator.transfer(dest._buf, src._buf, src.nbytes, src_dev=device, dest_dev=device, **order)
+        return
     if src.device.partition(":")[0] == "DISK" and _from_disk(dest, src):
         return
     if not _on_devices(dest, src, stream):
