@@ -20,6 +20,7 @@ from serve import (
     mappings,
     sampled,
     serve,
+    tenths,
 )
 
 import hcq
@@ -417,15 +418,15 @@ def idle(n: int, seconds: float) -> Answer:
 def flat(n: int) -> Answer:
     """How much slower the last tenth of n launches is than the first."""
     dev, prg, (a, b, c) = hcq.Device["CLANG"], add("CLANG"), buffers("CLANG")
-    tenths = []
-    with Counted("CLANG", n // 10 * 10):
-        for _ in range(10):
-            start = perf_counter()
-            for _ in repeat(None, n // 10):
-                prg(a, b, c)
-            tenths.append((perf_counter() - start) / (n // 10))
+
+    def run(count: int) -> None:
+        for _ in repeat(None, count):
+            prg(a, b, c)
+
+    with Counted("CLANG", n // 100 * 100):
+        answer = tenths(n, run)
         dev.synchronize()
-    return {"value": tenths[-1] / tenths[0], "first tenth": tenths[0], "last tenth": tenths[-1]}
+    return answer
 
 
 @bench

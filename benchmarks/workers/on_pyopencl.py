@@ -27,6 +27,7 @@ from serve import (
     mappings,
     sampled,
     serve,
+    tenths,
 )
 
 warnings.filterwarnings("ignore")
@@ -146,14 +147,14 @@ def launch_synchronize(n: int, busy: str = "") -> float:
 @bench
 def flat(n: int) -> Answer:
     queue, kernel, (a, b, c) = opened()[1], add(), buffers()
-    tenths = []
-    for _ in range(10):
-        start = perf_counter()
-        for _ in repeat(None, n // 10):
+
+    def run(count: int) -> None:
+        for _ in repeat(None, count):
             kernel(queue, (1,), (1,), a, b, c)
-        tenths.append((perf_counter() - start) / (n // 10))
+
+    answer = tenths(n, run)
     queue.finish()
-    return {"value": tenths[-1] / tenths[0], "first tenth": tenths[0], "last tenth": tenths[-1]}
+    return answer
 
 
 @bench

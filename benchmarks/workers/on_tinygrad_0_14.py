@@ -22,6 +22,7 @@ from serve import (
     idle_share,
     sampled,
     serve,
+    tenths,
 )
 from tinygrad.device import Buffer, Device, TinyELF
 from tinygrad.dtype import dtypes
@@ -117,14 +118,14 @@ def launch_synchronize(n: int, busy: str = "") -> float:
 @bench
 def flat(n: int) -> Answer:
     dev, prg, (a, b, c) = add()
-    tenths = []
-    for _ in range(10):
-        start = perf_counter()
-        for _ in repeat(None, n // 10):
+
+    def run(count: int) -> None:
+        for _ in repeat(None, count):
             prg(a, b, c)
-        tenths.append((perf_counter() - start) / (n // 10))
+
+    answer = tenths(n, run)
     dev.synchronize()
-    return {"value": tenths[-1] / tenths[0], "first tenth": tenths[0], "last tenth": tenths[-1]}
+    return answer
 
 
 @lru_cache

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any
 
 import kernels
-from serve import VERSIONS, Answer, bench, busy_thread, expect, fresh, fresh_median, idle_share, mappings, serve
+from serve import VERSIONS, Answer, bench, busy_thread, expect, fresh, fresh_median, idle_share, mappings, serve, tenths
 from tinygrad.device import Buffer, Device
 from tinygrad.dtype import dtypes
 
@@ -74,13 +74,12 @@ def launch_wait(n: int, busy: str = "") -> float:
 @bench
 def flat(n: int) -> Answer:
     prg, (a, b, c) = add()
-    tenths = []
-    for _ in range(10):
-        start = perf_counter()
-        for _ in repeat(None, n // 10):
+
+    def run(count: int) -> None:
+        for _ in repeat(None, count):
             prg(a, b, c)
-        tenths.append((perf_counter() - start) / (n // 10))
-    return {"value": tenths[-1] / tenths[0], "first tenth": tenths[0], "last tenth": tenths[-1]}
+
+    return tenths(n, run)
 
 
 @bench

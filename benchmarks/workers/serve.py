@@ -61,6 +61,18 @@ def sampled(n: int, pause: float, call: Callable[[], object], after: Callable[[]
     return statistics.median(took)
 
 
+def tenths(n: int, launch: Callable[[int], None]) -> Answer:
+    """How much slower the last tenth of `n` launches is than the first: medians of ten slices each, since a slice in
+    which something else had the core says nothing about the launches. `launch` makes as many as it is told."""
+    slices = []
+    for _ in range(100):
+        start = time.perf_counter()
+        launch(n // 100)
+        slices.append((time.perf_counter() - start) / (n // 100))
+    first, last = statistics.median(slices[:10]), statistics.median(slices[-10:])
+    return {"value": last / first, "first tenth": first, "last tenth": last}
+
+
 def expect(what: str, got: object, wanted: object) -> None:
     """A benchmark that computes something wrong has no time."""
     if got != wanted:
