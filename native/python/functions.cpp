@@ -72,7 +72,8 @@ nb::list queues_report() {
 }  // namespace
 
 void init_native_functions(nb::module_& m) {
-  m.def("process_generation", [] { return g_generation; }, "Raised in every forked child.");
+  m.def(
+      "process_generation", [] { return g_generation; }, "Raised in every forked child.");
   m.def("fault_info", fault_info, nb::arg("error"),
         "What is known of a fault: (device, command, message, token) or None.");
   m.def("fault_record", record_fault, nb::arg("device"), nb::arg("command"), nb::arg("message"), nb::arg("token"),
@@ -105,7 +106,8 @@ void init_native_functions(nb::module_& m) {
   m.def("set_queue_limit", queue_set_limit, nb::arg("bytes"), "Bytes of commands a queue may hold.");
   m.def("drain", drain_all, nb::arg("seconds"), "Wait for queued work of all queues; False when time ran out.");
   m.def("queues", queues_report, "(name, published, completed, what it stands at) of every open queue.");
-  m.def("run_retired", [] { run_retired(); }, "Release what queued work no longer uses.");
+  m.def(
+      "run_retired", [] { run_retired(); }, "Release what queued work no longer uses.");
 }
 
 }  // namespace hcq
