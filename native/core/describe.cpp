@@ -5,6 +5,7 @@
 
 #include "core/program.hpp"
 #include "core/queue_list.hpp"
+#include "core/scheduler.hpp"
 
 namespace hcq {
 
@@ -82,9 +83,9 @@ std::string describe_signal(const Signal* s) {
 std::string describe_queue(Queue* q) {
   if (!q) return "no queued command is to set it";
   if (!q->has_work()) return q->name + " is empty";
-  if (Signal* s = q->blocked_signal.load(std::memory_order_relaxed))
-    return q->name + " stands at a wait for " + describe_signal(s) + " to reach " +
-           std::to_string(q->blocked_value.load(std::memory_order_relaxed));
+  if (BlockedAt at; blocked_at(q, &at))
+    return q->name + " stands at a wait for signal #" + std::to_string(at.signal) + " (value " +
+           std::to_string(at.value) + ") to reach " + std::to_string(at.wanted);
   if (Program* p = q->exec_program.load(std::memory_order_relaxed)) return q->name + " runs " + p->name;
   return q->name + " has commands left";
 }

@@ -117,6 +117,8 @@ uint64_t failure(Queue* q) {
 void complete(Queue* q, uint8_t* packet, uint64_t start, uint64_t end) {
   auto* h = reinterpret_cast<PacketHeader*>(packet);
   q->exec_program.store(nullptr, std::memory_order_relaxed);
+  // relaxed: one writer; read to see that a queue moves
+  q->completed.store(q->completed.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   Signal* signal;
   uint64_t value;
   Timing* timing = nullptr;
@@ -159,6 +161,7 @@ Did wait_for(Queue* q, Signal* s, uint64_t value, bool own) {
 Did spread(Queue* q, Job* job, unsigned threads) {
   q->job = job;
   q->job_start = now_ns();
+  queue_retain(q);  // the job's: whoever finishes it still unlocks the queue after its last packet is over
   job_open(job, threads - 1);
   if (!job_run(job, true)) return Did::pending;
   q->job = nullptr;
@@ -166,6 +169,7 @@ Did spread(Queue* q, Job* job, unsigned threads) {
     const_cast<Program*>(job->program)
         ->last_ns.store(job->busy_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
   job_release(job);
+  queue_release(q);
   return Did::next;
 }
 
@@ -345,7 +349,10 @@ StepResult step(Queue* q, bool helper, uint64_t deadline) {
     if (helper) q->helped.fetch_add(1, std::memory_order_relaxed);
     wake_watchers(q);
   }
-  if (helper) leave(q);
+  if (helper) {
+    if (result == StepResult::blocked) watch_blocked();
+    leave(q);
+  }
   return result;
 }
 
@@ -361,6 +368,7 @@ void finish_job(Queue* q) {
   job_release(job);
   wake_watchers(q);
   leave(q);
+  queue_release(q);
 }
 
 void leave(Queue* q) {

@@ -1,5 +1,5 @@
 // Queues: making, writing and closing them. Queue records are recycled, never freed: a stale pointer to one (a signal's
-// `setter`, say) is at worst another queue, and stepping that is harmless.
+// `setter`, say) can be asked whether it is live, and is at worst another queue, which is harmless to step.
 #include "core/queue.hpp"
 
 #include <cstdlib>
@@ -23,25 +23,16 @@ struct Pool {
 Pool* g_pool = new Pool;
 
 Segment* segment_make() {
-  void* memory = std::aligned_alloc(alignof(Segment), sizeof(Segment));
-  if (!memory) throw std::bad_alloc();
-  return static_cast<Segment*>(memory);
+  return static_cast<Segment*>(std::aligned_alloc(alignof(Segment), sizeof(Segment)));  // or null
 }
 
+// queue_room() saw to it that there is one.
 Segment* segment_take(Queue* q) {
   q->segments_lock.lock();
   Segment* s = q->free_segments;
-  if (s) {
-    q->free_segments = s->next;
-    --q->free_count;
-  }
+  q->free_segments = s->next;
+  --q->free_count;
   q->segments_lock.unlock();
-  if (!s) {
-    s = segment_make();
-    q->segments_lock.lock();
-    ++q->segment_count;
-    q->segments_lock.unlock();
-  }
   s->next = nullptr;
   return s;
 }
@@ -55,7 +46,10 @@ void queues_after_fork() {
 }
 
 uint64_t queue_limit_bytes() { return g_limit.load(std::memory_order_relaxed); }
-void queue_set_limit(uint64_t bytes) { g_limit.store(bytes, std::memory_order_relaxed); }
+void queue_set_limit(uint64_t bytes) {
+  uint64_t least = 2 * sizeof(Segment);
+  g_limit.store(bytes < least ? least : bytes, std::memory_order_relaxed);
+}
 
 Queue* queue_create(Device* device, QueueKind kind, std::string name) {
   Queue* q = nullptr;
@@ -66,15 +60,29 @@ Queue* queue_create(Device* device, QueueKind kind, std::string name) {
   }
   g_pool->lock.unlock();
   if (q) {
-    q->~Queue();
-    new (q) Queue();
+    // Not made anew in place: somebody with a stale pointer may be looking at the count, which is 0 until the end.
+    q->write_offset = q->read_offset = q->nested_offset = q->execs = 0;
+    q->write_position = q->records = q->read_position = q->dropping = q->job_start = 0;
+    q->free_count = q->segment_count = 0;
+    q->nested = nullptr;
+    q->job = nullptr;
+    // relaxed: published by `refs` and by the list of queues
+    q->tail.store(0, std::memory_order_relaxed);
+    q->state.store(kIdle, std::memory_order_relaxed);
+    q->blocked.store(false, std::memory_order_relaxed);
+    q->exec_program.store(nullptr, std::memory_order_relaxed);
+    q->completed.store(0, std::memory_order_relaxed);
+    q->hung.store(UINT64_MAX, std::memory_order_relaxed);
+    q->done.value.store(0, std::memory_order_relaxed);
   } else {
     q = new Queue();
+    q->refs.store(0, std::memory_order_relaxed);
   }
   q->id = g_next_id.fetch_add(1, std::memory_order_relaxed);
   q->device = device;
   q->kind = kind;
   q->name = std::move(name);
+  q->refs.store(1, std::memory_order_release);  // all of the above is seen by who takes a further reference
   g_queues->lock.lock();
   g_queues->all.push_back(q);
   g_queues->lock.unlock();
@@ -82,6 +90,14 @@ Queue* queue_create(Device* device, QueueKind kind, std::string name) {
 }
 
 void queue_retain(Queue* q) { q->refs.fetch_add(1, std::memory_order_relaxed); }
+
+bool queue_retain_live(Queue* q) {
+  if (!q || q->generation != g_generation) return false;
+  uint32_t refs = q->refs.load(std::memory_order_relaxed);
+  while (refs)  // acquire: pairs with the end of queue_create()
+    if (q->refs.compare_exchange_weak(refs, refs + 1, std::memory_order_acquire)) return true;
+  return false;
+}
 
 void queue_release(Queue* q) {
   if (q->generation != g_generation) return;
@@ -111,15 +127,27 @@ void queue_close(Queue* q) {
   queue_release(q);
 }
 
-bool queue_room(Queue* q, uint64_t units, uint32_t largest) {
+Room queue_room(Queue* q, uint64_t units, uint32_t largest) {
   uint32_t here = q->write_segment ? kSegmentCapacity - q->write_offset : 0;
-  if (units <= here) return true;
+  if (units <= here) return Room::yes;
   uint64_t usable = kSegmentCapacity - largest + 1;  // the end of a segment may stay empty
   uint64_t needed = (units + usable - 1) / usable;
   q->segments_lock.lock();
-  uint64_t held = q->segment_count - q->free_count;
+  uint64_t free = q->free_count, held = q->segment_count - free;
   q->segments_lock.unlock();
-  return (held + needed) * sizeof(Segment) <= queue_limit_bytes();
+  uint64_t most = queue_limit_bytes() / sizeof(Segment);
+  if (held + needed > most) return needed + 1 > most ? Room::never : Room::full;  // an empty queue still holds one
+  for (; free < needed; ++free) {
+    Segment* s = segment_make();
+    if (!s) return Room::no_memory;  // those made so far stay for the next one
+    q->segments_lock.lock();
+    s->next = q->free_segments;
+    q->free_segments = s;
+    ++q->free_count;
+    ++q->segment_count;
+    q->segments_lock.unlock();
+  }
+  return Room::yes;
 }
 
 uint8_t* queue_write(Queue* q, uint32_t units) {

@@ -56,10 +56,10 @@ struct Queue {
   uint64_t job_start = 0;
   uint32_t execs = 0;  // short kernels run here; every sixteenth is timed
   Job* job = nullptr;
-  std::atomic<Signal*> blocked_signal{nullptr};
-  std::atomic<uint64_t> blocked_value{0};
   std::atomic<Program*> exec_program{nullptr};
-  std::atomic<uint32_t> helped{0};  // steps taken by waiting threads
+  std::atomic<uint64_t> completed{0};      // execs and copies, those of bound commands too
+  std::atomic<uint64_t> hung{UINT64_MAX};  // `completed` when the command that runs had lost the device by its length
+  std::atomic<uint32_t> helped{0};         // steps taken by waiting threads
 
   // Units completed, as the value of a signal, so that one wait serves for both. Woken when the queue becomes empty,
   // blocked or pending, not at every packet.
@@ -70,17 +70,22 @@ struct Queue {
 
 Queue* queue_create(Device* device, QueueKind kind, std::string name);
 void queue_retain(Queue*);
+// For a pointer that nobody keeps valid, a signal's `setter` say, or null: false when that queue is gone (or
+// inherited). Records are recycled, so it may be another queue by now, which is harmless to step.
+bool queue_retain_live(Queue*);
 void queue_release(Queue*);
 void queue_close(Queue*);  // after it is empty: leaves the list of queues; positions count as passed
 
-// Under `produce`. Whether `units` (in packets of at most `largest` units) fit under the limit.
-bool queue_room(Queue*, uint64_t units, uint32_t largest);
+// Under `produce`. Whether `units` (in packets of at most `largest` units) fit under the limit; when they do, the
+// memory for them is there.
+enum class Room : uint8_t { yes, full, never, no_memory };
+Room queue_room(Queue*, uint64_t units, uint32_t largest);
 // Under `produce`, after queue_room: memory for one packet of `units`, contiguous, header not set.
 uint8_t* queue_write(Queue*, uint32_t units);
 // Under `produce`: makes everything written visible to the consumer. Follow with doorbell() once unlocked.
 inline void queue_publish(Queue* q) { q->tail.store(q->write_position, std::memory_order_release); }
 uint64_t queue_limit_bytes();
-void queue_set_limit(uint64_t bytes);
+void queue_set_limit(uint64_t bytes);  // at least two segments: one that is being read and one to go on with
 
 enum class StepResult : uint8_t { empty, blocked, pending, busy, refused, out_of_time };
 // Runs packets of q on this thread. helper: a thread that waits for something; it refuses commands not known to be

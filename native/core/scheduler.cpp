@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <deque>
 #include <mutex>
 
@@ -306,12 +307,46 @@ uint32_t blocked_entries() { return g_state->waiting_count.load(std::memory_orde
 
 void block(Queue* q, Signal* signal, uint64_t value) {
   State* s = g_state;
-  q->blocked_value.store(value, std::memory_order_relaxed);
-  q->blocked_signal.store(signal, std::memory_order_relaxed);
+  {
+    std::lock_guard<std::mutex> guard(s->lock);
+    s->waiting.push_back(Waiting{signal, value, signal == q->device->timeline.signal, q, -1, 0});
+    s->waiting_count.store(static_cast<uint32_t>(s->waiting.size()), std::memory_order_relaxed);
+    q->blocked.store(true, std::memory_order_relaxed);  // the lock orders it with resume_satisfied()
+  }
+  // A scout that sleeps at signals doesn't know of this one. It is drowsy before it takes the lock: no miss.
+  if (s->drowsy.load(std::memory_order_relaxed)) urge();
+}
+
+void watch_blocked() {
+  State* s = g_state;
+  Sleeper* sleeper = nullptr;
+  {
+    std::lock_guard<std::mutex> guard(s->lock);
+    if (!s->scouting) sleeper = wake_candidate(s);
+  }
+  wake(sleeper);
+}
+
+bool blocked_at(Queue* q, BlockedAt* out) {
+  State* s = g_state;
+  std::lock_guard<std::mutex> guard(s->lock);  // while an entry is in the list its signal's memory is there
+  for (Waiting& w : s->waiting) {
+    if (w.queue != q) continue;
+    *out = {w.signal->id, w.signal->memory->value.load(std::memory_order_acquire), w.value};
+    return true;
+  }
+  return false;
+}
+
+Queue* blocked_setter(Queue* q) {
+  State* s = g_state;
   std::lock_guard<std::mutex> guard(s->lock);
-  s->waiting.push_back(Waiting{signal, value, signal == q->device->timeline.signal, q, -1, 0});
-  s->waiting_count.store(static_cast<uint32_t>(s->waiting.size()), std::memory_order_relaxed);
-  q->blocked.store(true, std::memory_order_relaxed);  // the lock orders it with resume_satisfied()
+  for (Waiting& w : s->waiting) {
+    if (w.queue != q) continue;
+    Queue* setter = w.signal->setter.load(std::memory_order_relaxed);
+    return queue_retain_live(setter) ? setter : nullptr;
+  }
+  return nullptr;
 }
 
 void unblock(Queue* q) {
@@ -325,13 +360,11 @@ void unblock(Queue* q) {
   }
   s->waiting_count.store(static_cast<uint32_t>(s->waiting.size()), std::memory_order_relaxed);
   q->blocked.store(false, std::memory_order_relaxed);
-  q->blocked_signal.store(nullptr, std::memory_order_relaxed);
 }
 
 void resume_satisfied() {
   State* s = g_state;
   std::vector<Queue*> queues;
-  std::vector<int> descriptors;
   std::vector<Signal*> dropped;
   {
     std::lock_guard<std::mutex> guard(s->lock);
@@ -348,8 +381,11 @@ void resume_satisfied() {
         queue_retain(w.queue);
       } else {
         s->finished.push_back(Task{w.descriptor, w.token});
-        descriptors.push_back(w.descriptor);
         dropped.push_back(w.signal);
+        // Under the lock: a loop that goes cancels its entries, under the lock, before it closes the descriptor, whose
+        // number may then be another file's. A write to a non-blocking eventfd; its counter is never full.
+        uint64_t one = 1;
+        if (write(w.descriptor, &one, sizeof one) < 0) errno = 0;
       }
       w = s->waiting.back();
       s->waiting.pop_back();
@@ -359,11 +395,6 @@ void resume_satisfied() {
   for (Queue* q : queues) {
     doorbell(q);
     queue_release(q);
-  }
-  uint64_t one = 1;
-  for (int fd : descriptors) {
-    // An eventfd's counter: a write only fails when the loop has closed it.
-    if (write(fd, &one, sizeof one) < 0) continue;
   }
   for (Signal* signal : dropped) signal_release(signal);
 }
@@ -468,6 +499,7 @@ void async_register(Signal* signal, uint64_t value, int descriptor, uint64_t tok
     if (!s->scouting) sleeper = wake_candidate(s);  // somebody looks at signals that other processes set
   }
   wake(sleeper);
+  if (s->drowsy.load(std::memory_order_relaxed)) urge();  // as in block()
   std::atomic_thread_fence(
       std::memory_order_seq_cst);  // the entry before the look: the setter sees it, or we the value
   if (signal_reached(*signal->memory, value) != Reached::no) resume_satisfied();
@@ -487,6 +519,12 @@ void async_cancel(int descriptor, uint64_t token) {
       break;
     }
     s->waiting_count.store(static_cast<uint32_t>(s->waiting.size()), std::memory_order_relaxed);
+    for (size_t i = 0; i < s->finished.size(); ++i) {
+      if (s->finished[i].descriptor != descriptor || s->finished[i].token != token) continue;
+      s->finished[i] = s->finished.back();
+      s->finished.pop_back();
+      break;
+    }
   }
   if (dropped) signal_release(dropped);
 }

@@ -33,9 +33,16 @@ void block(Queue* q, Signal* signal, uint64_t value);  // under step_lock: adds 
 void unblock(Queue* q);                                // under step_lock: removes it
 uint32_t blocked_entries();                            // relaxed; exact only after a full fence
 void resume_satisfied();                               // called after a signal changed
-Job* job_make(Queue* q);                               // not yet open
-bool job_run(Job* job, bool publisher);                // takes ranges; true when this thread finished the last one
-void job_open(Job* job, unsigned helpers);             // lets `helpers` pool threads take ranges
+void watch_blocked();                                  // a thread looks at signals that other processes may set
+// What a queue is blocked on; false when it isn't.
+struct BlockedAt {
+  uint64_t signal, value, wanted;  // id, value now, value it waits for
+};
+bool blocked_at(Queue* q, BlockedAt* out);
+Queue* blocked_setter(Queue* q);            // the queue that is to set what q is blocked on, with a reference, or null
+Job* job_make(Queue* q);                    // not yet open
+bool job_run(Job* job, bool publisher);     // takes ranges; true when this thread finished the last one
+void job_open(Job* job, unsigned helpers);  // lets `helpers` pool threads take ranges
 void job_release(Job* job);
 
 // Calls fn(context, i) for i in 0..count-1 on this thread and on pool threads; returns when all calls have. fn is

@@ -22,8 +22,13 @@ struct Pool {
 };
 Pool* g_pool = new Pool;
 
+// The end of a retirement, which holds the last reference: unless the pool's thread took one meanwhile, to sleep at the
+// signal for a queue that waits for it. Then that one's release comes later.
 void give_back(void* p) {
   auto* s = static_cast<Signal*>(p);
+  // acq_rel: whoever recycles the slot sees every earlier use
+  if (s->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (s->owner) retire_object_later(static_cast<PyObject*>(s->owner));
   g_pool->lock.lock();
   if (s->pooled) g_pool->slots.push_back(s->memory);
   g_pool->records.push_back(s);
@@ -69,9 +74,11 @@ Signal* signal_create(uint64_t value, SignalMemory* memory, void* owner) {
 
 void signal_release(Signal* s) {
   if (s->generation != g_generation) return;
-  // acq_rel: whoever recycles the slot sees every earlier use
-  if (s->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  if (s->owner) retire_object_later(static_cast<PyObject*>(s->owner));
+  // The last reference goes to the retirement: so the count is never 0 while queued work names the signal, and a
+  // further reference can be taken by whoever finds it in the blocked list.
+  uint32_t refs = s->refs.load(std::memory_order_acquire);
+  while (refs > 1)
+    if (s->refs.compare_exchange_weak(refs, refs - 1, std::memory_order_acq_rel)) return;
   retire(give_back, s);
 }
 
@@ -91,16 +98,19 @@ void signal_set(SignalMemory& s, uint64_t value) {
 }
 
 void signal_fail(SignalMemory& s, uint64_t error, uint64_t first, uint64_t last) {
+  static SpinLock writers;  // two queues of this process may fail one signal at once
+  writers.lock();
   uint64_t old = s.error.load(std::memory_order_acquire);
   if (old == 0) {
     s.error_first.store(first, std::memory_order_relaxed);
     s.error_last.store(last, std::memory_order_relaxed);
     s.error.store(error, std::memory_order_release);  // after the range that it covers
   } else {
-    // One range: extended when it touches, else moved to the newer failure. The first cause of a lost device stays.
+    // One range: extended when it touches, or when its values were not passed since (whoever waits for those must still
+    // be told); else moved to the newer failure. The first cause of a lost device stays.
     if (s.error_last.load(std::memory_order_relaxed) != UINT64_MAX) {
       uint64_t had = s.error_last.load(std::memory_order_relaxed);
-      if (first > had + 1) {
+      if (first > had + 1 && s.value.load(std::memory_order_acquire) >= had) {
         s.error_first.store(first, std::memory_order_relaxed);
         s.error.store(error, std::memory_order_release);
       } else if (first < s.error_first.load(std::memory_order_relaxed)) {
@@ -109,6 +119,7 @@ void signal_fail(SignalMemory& s, uint64_t error, uint64_t first, uint64_t last)
       if (last > had) s.error_last.store(last, std::memory_order_release);
     }
   }
+  writers.unlock();
   signal_wake(s);
 }
 

@@ -46,7 +46,9 @@ inline Reached signal_reached(const SignalMemory& s, uint64_t wanted) {
 }
 
 Signal* signal_create(uint64_t value, SignalMemory* memory = nullptr, void* owner = nullptr);
-void signal_release(Signal*);  // drops a reference; memory returns to the pool once queued work has passed (retire.hpp)
+// Drops a reference; the signal returns to the pool once queued work has passed (retire.hpp). Until then its count is
+// not 0: queued work that names it is enough to take a reference.
+void signal_release(Signal*);
 
 void signal_set(SignalMemory&, uint64_t value);                                  // store, wake, resume
 void signal_fail(SignalMemory&, uint64_t error, uint64_t first, uint64_t last);  // mark failed, wake, resume

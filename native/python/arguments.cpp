@@ -278,6 +278,7 @@ bool address_of(const Program& program, Py_ssize_t i, PyObject* o, uint64_t* out
   std::string text = program.name + ": array " + std::to_string(i);
   if (strides && strides != Py_None) return refuse(text + " is strided: pass numpy.ascontiguousarray of it");
   if (!data || !PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2) return refuse_buffer(program, i, o);
+  Ref kept(Py_NewRef(data));  // what follows may run Python, which may change the dictionary
   arguments->arrays = true;
   if (PyObject_IsTrue(PyTuple_GET_ITEM(data, 1))) {
     // The kernel might write it, so it works on a copy, which nobody sees.
@@ -311,15 +312,15 @@ bool parse_sizes(PyObject* value, const uint64_t limits[3], uint32_t out[3], con
   out[0] = out[1] = out[2] = 1;
   if (!value || value == Py_None) return true;
   uint64_t v;
-  Ref list(PySequence_Fast(value, ""));
+  Ref list(PySequence_Tuple(value));  // a copy of a list: __index__ of an item may change it
   if (!list) {
     PyErr_Clear();
     return refuse(std::string(what) + " must be three whole numbers (x, y, z), got " + shown(value));
   }
-  Py_ssize_t n = PySequence_Fast_GET_SIZE(list.get());
+  Py_ssize_t n = PyTuple_GET_SIZE(list.get());
   if (n != 3) return refuse(std::string(what) + " must be three whole numbers (x, y, z), got " + shown(value));
   for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* item = PySequence_Fast_GET_ITEM(list.get(), i);
+    PyObject* item = PyTuple_GET_ITEM(list.get(), i);
     if (!parse_size(item, &v))
       return refuse(std::string(what) + " must be whole numbers, 0 or more, got " + shown(value));
     if (v > limits[i])
@@ -370,13 +371,13 @@ bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t
       values = &PyTuple_GET_ITEM(vals, 0);
       value_count = PyTuple_GET_SIZE(vals);
     } else {
-      list = Ref(PySequence_Fast(vals, ""));
+      list = Ref(PySequence_Tuple(vals));  // a copy of a list: reading a NumPy scalar runs Python
       if (!list) {
         PyErr_Clear();
         return refuse(program.name + ": vals must be a sequence of numbers, got " + shown(vals));
       }
-      values = PySequence_Fast_ITEMS(list.get());
-      value_count = PySequence_Fast_GET_SIZE(list.get());
+      values = &PyTuple_GET_ITEM(list.get(), 0);
+      value_count = PyTuple_GET_SIZE(list.get());
     }
   }
   if (static_cast<uint64_t>(count + value_count + 1) * 8 > kMaxInlineArguments)

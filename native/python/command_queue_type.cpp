@@ -23,7 +23,7 @@ struct Commands {
   BoundCommands* bound = nullptr;  // after bind()
   Device* bound_device = nullptr;
   std::vector<Patch> patches;  // since the last submit of a bound queue
-  bool has_exec = false, has_copy = false;
+  uint64_t submits = 0;
 };
 
 struct QueueObject {
@@ -69,7 +69,14 @@ int queue_traverse(PyObject* self, visitproc visit, void* arg) {
 }
 
 int queue_clear(PyObject* self) {
-  if (Commands* c = cast(self)->commands; c && c->held) PyList_SetSlice(c->held, 0, PyList_GET_SIZE(c->held), nullptr);
+  Commands* c = cast(self)->commands;
+  if (!c || !c->held) return 0;
+  // Its packets name what goes now: from here on it is an empty queue.
+  c->packets.clear();
+  c->offsets.clear();
+  c->setters.clear();
+  c->patches.clear();
+  PyList_SetSlice(c->held, 0, PyList_GET_SIZE(c->held), nullptr);
   return 0;
 }
 
@@ -99,11 +106,22 @@ uint8_t* append(Commands* c, uint32_t units, PyObject* held) {
                     "this queue is bound: commands can be updated but not added; build a new queue");
     return nullptr;
   }
-  if (PyList_Append(c->held, held) < 0) return nullptr;
-  size_t at = c->packets.size();
-  c->packets.resize(at + units * kUnit);
-  c->offsets.push_back(static_cast<uint32_t>(at / kUnit));
-  c->setters.push_back(nullptr);
+  size_t at = c->packets.size(), count = c->offsets.size();
+  bool grown = false;
+  try {
+    c->packets.resize(at + units * kUnit);
+    c->offsets.push_back(static_cast<uint32_t>(at / kUnit));
+    c->setters.push_back(nullptr);
+    grown = true;
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  }
+  if (!grown || PyList_Append(c->held, held) < 0) {
+    c->packets.resize(at);
+    c->offsets.resize(count);
+    c->setters.resize(count);
+    return nullptr;
+  }
   if (units > c->largest) c->largest = units;
   uint8_t* p = c->packets.data() + at;
   auto* h = reinterpret_cast<PacketHeader*>(p);
@@ -182,7 +200,6 @@ PyObject* add_exec(PyObject* self, PyObject* args, PyObject* kwargs) {
   std::memcpy(packet->groups, groups, sizeof groups);
   std::memcpy(packet->items, items, sizeof items);
   reinterpret_cast<ExecExtra*>(packet + 1)->arguments = reinterpret_cast<const uint8_t*>(address);
-  c->has_exec = true;
   return self_ref(self);
 }
 
@@ -203,7 +220,6 @@ PyObject* add_copy(PyObject* self, PyObject* args, PyObject* kwargs) {
   packet->destination = d;
   packet->source = s;
   packet->bytes = n;
-  c->has_copy = true;
   return self_ref(self);
 }
 
@@ -225,6 +241,18 @@ const char* type_name(PacketType t) {
   }
 }
 
+// Room for one more patch of a bound queue, before anything is changed.
+bool patch_room(Commands* c) {
+  if (!c->bound) return true;
+  try {
+    if (c->patches.size() == c->patches.capacity()) c->patches.reserve(c->patches.size() * 2 + 8);
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+    return false;
+  }
+  return true;
+}
+
 // The packet of command `index`, checked to be of `type`.
 uint8_t* command(Commands* c, PyObject* index, PacketType type, Py_ssize_t* out) {
   Py_ssize_t i = PyNumber_AsSsize_t(index, PyExc_IndexError);
@@ -241,13 +269,13 @@ uint8_t* command(Commands* c, PyObject* index, PacketType type, Py_ssize_t* out)
     return nullptr;
   }
   *out = i;
-  return p;
+  return patch_room(c) ? p : nullptr;
 }
 
 void patch(Commands* c, Py_ssize_t index, uint8_t* packet, Patch patch) {
   patch.offset = c->offsets[static_cast<size_t>(index)];
   apply_patch(packet, patch);
-  if (c->bound && patch.what) c->patches.push_back(patch);
+  if (c->bound && patch.what) c->patches.push_back(patch);  // patch_room() saw to it
 }
 
 PyObject* update_signal_or_wait(PyObject* self, PyObject* args, PyObject* kwargs, PacketType type) {
@@ -382,29 +410,43 @@ PyObject* submit(PyObject* self, PyObject* device) {
   }
   Queue* q = device_queue(d, kind_of(self));
   if (c->bound) {
+    // Taken out: while we wait for room, other threads and signal handlers may patch for the submit after this one.
+    std::vector<Patch> patches;
+    patches.swap(c->patches);
     // Many patches travel in memory of their own.
-    uint32_t inline_units = static_cast<uint32_t>((c->patches.size() * sizeof(Patch) + kUnit - 1) / kUnit);
+    uint32_t inline_units = static_cast<uint32_t>((patches.size() * sizeof(Patch) + kUnit - 1) / kUnit);
     Patch* list = nullptr;
+    bool able = true;
     if (inline_units > 64) {
-      list = static_cast<Patch*>(std::malloc(c->patches.size() * sizeof(Patch)));
-      if (!list) return PyErr_NoMemory();
-      std::memcpy(list, c->patches.data(), c->patches.size() * sizeof(Patch));
+      list = static_cast<Patch*>(std::malloc(patches.size() * sizeof(Patch)));
+      if (list) std::memcpy(list, patches.data(), patches.size() * sizeof(Patch));
+      if (!list) PyErr_NoMemory();
+      able = list != nullptr;
       inline_units = 0;
     }
-    if (!reserve(q, 1 + inline_units, 1 + inline_units, nullptr)) {
+    if (!able || !reserve(q, 1 + inline_units, 1 + inline_units, nullptr)) {
       std::free(list);
+      try {
+        patches.insert(patches.end(), c->patches.begin(), c->patches.end());
+      } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
+      }
+      c->patches.swap(patches);
       return nullptr;
     }
     auto* p = reinterpret_cast<IndirectPacket*>(queue_write(q, 1 + inline_units));
     p->header = {PacketType::indirect, static_cast<uint16_t>(1 + inline_units), kEndOfSubmit, ++q->records};
     p->commands = c->bound;
-    p->patches = static_cast<uint32_t>(c->patches.size());
+    p->patches = static_cast<uint32_t>(patches.size());
     p->patch_list = list;
-    if (inline_units) std::memcpy(p + 1, c->patches.data(), c->patches.size() * sizeof(Patch));
-    c->patches.clear();
+    if (inline_units) std::memcpy(p + 1, patches.data(), patches.size() * sizeof(Patch));
   } else {
     uint64_t units = c->packets.size() / kUnit;
     if (!reserve(q, units, c->largest, nullptr)) return nullptr;
+    if (c->packets.size() / kUnit != units) {
+      q->produce.unlock();
+      return PyErr_Format(PyExc_RuntimeError, "this queue was changed while its submit waited for room");
+    }
     const uint8_t* from = c->packets.data();
     const uint8_t* end = from + c->packets.size();
     PacketHeader* last = nullptr;
@@ -421,6 +463,7 @@ PyObject* submit(PyObject* self, PyObject* device) {
   for (Signal* s : c->setters)
     if (s && s->setter.load(std::memory_order_relaxed) != q) s->setter.store(q, std::memory_order_relaxed);
   queue_publish(q);
+  ++c->submits;
   q->produce.unlock();
   doorbell(q);
   run_retired();
@@ -471,6 +514,10 @@ PyType_Slot slots[] = {
 PyType_Spec spec = {"hcq._native.CommandQueue", sizeof(QueueObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
 }  // namespace
+
+uint64_t submits_of(PyObject* queue) {
+  return PyObject_TypeCheck(queue, CommandQueue_Type) ? cast(queue)->commands->submits : 0;
+}
 
 int init_command_queue(PyObject* module) {
   CommandQueue_Type = reinterpret_cast<PyTypeObject*>(PyType_FromModuleAndSpec(module, &spec, nullptr));

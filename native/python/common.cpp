@@ -61,19 +61,19 @@ uint64_t deadline_after_ms(uint64_t ms) {
 namespace {
 // Steps q, and where it stands at a wait, the queue that is to end that.
 void help(Queue* q, uint64_t deadline, int depth) {
-  if (!q || q->generation != g_generation) return;
+  if (!queue_retain_live(q)) return;
   StepResult r = step(q, true, deadline);
   if (r == StepResult::refused) {
     urge();  // step() left the queue to the pool
   } else if (r == StepResult::blocked && depth < 8) {
-    // Records of signals and queues are never freed: at worst we step a queue for nothing.
-    Signal* s = q->blocked_signal.load(std::memory_order_relaxed);
-    Queue* other = s ? s->setter.load(std::memory_order_relaxed) : nullptr;
+    Queue* other = blocked_setter(q);
     if (other && other != q) {
       help(other, deadline, depth + 1);
       if (now_ns() < deadline) step(q, true, deadline);
     }
+    if (other) queue_release(other);
   }
+  queue_release(q);
 }
 
 Reached look(const Wait& w) {
@@ -82,25 +82,46 @@ Reached look(const Wait& w) {
 }
 
 // A command that runs for longer than HCQ_KERNEL_TIMEOUT_MS loses its device.
-struct Watch {
-  Queue* queue;
-  uint64_t position = 0, since = 0;
+class Watch {
+ public:
+  explicit Watch(Queue* q) : queue(queue_retain_live(q) ? q : nullptr) {}
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  ~Watch() {
+    if (queue) queue_release(queue);
+  }
+
+  // The error word of the device, once it is lost by the command that still runs: what is behind that will never come.
+  uint64_t hung() const {
+    if (!queue || !queue->has_work()) return 0;
+    if (queue->hung.load(std::memory_order_acquire) != queue->completed.load(std::memory_order_relaxed)) return 0;
+    return queue->device->fault.load(std::memory_order_acquire);
+  }
+
+  // With the GIL: so no program is freed meanwhile.
   void check(uint64_t limit_ns) {
-    if (!queue || !limit_ns || queue->generation != g_generation) return;
-    uint64_t now = now_ns(), at = queue->done.value.load(std::memory_order_acquire);
+    if (!queue || !limit_ns) return;
+    uint64_t now = now_ns(), at = queue->completed.load(std::memory_order_relaxed);
     bool busy = queue->exec_program.load(std::memory_order_relaxed) != nullptr;
     if (at != position || !busy || !since) {
       position = at;
       since = now;
       return;
     }
-    if (now - since < limit_ns || queue->device->fault.load(std::memory_order_acquire)) return;
+    if (now - since < limit_ns) return;
+    // release: the loss is seen by whoever sees this; before it, since waiters are woken by the loss
+    queue->hung.store(at, std::memory_order_release);
+    if (queue->device->fault.load(std::memory_order_acquire)) return;
     Program* p = queue->exec_program.load(std::memory_order_relaxed);
     device_lose(queue->device,
                 fault_record(
                     Fault{queue->device->name, p ? p->name : "command",
                           "ran longer than HCQ_KERNEL_TIMEOUT_MS (" + std::to_string(limit_ns / 1000000) + " ms)", 0}));
   }
+
+ private:
+  Queue* queue;
+  uint64_t position = 0, since = 0;
 };
 }  // namespace
 
@@ -119,7 +140,8 @@ Waited wait_until(const Wait& w, uint64_t deadline) {
   if (r != Reached::no) return r == Reached::yes ? Waited::reached : Waited::failed;
   uint64_t limit_ns = config_number("KERNEL_TIMEOUT_MS") * 1000000;
   if (PyErr_Occurred()) return Waited::interrupted;
-  Watch watch{w.setter}, watch2{w.setter2};
+  Watch watch(w.setter), watch2(w.setter2);
+  uint64_t looked = now_ns();  // when signals of Python and the length of commands were last looked at
   PyThreadState* thread = PyEval_SaveThread();
   Waited result = Waited::timeout;
   urge();
@@ -136,6 +158,11 @@ Waited wait_until(const Wait& w, uint64_t deadline) {
       if ((n & 15) == 15 && now_ns() >= spin_end) break;
     }
     if (r != Reached::no) break;
+    if (uint64_t error = watch.hung() ? watch.hung() : watch2.hung()) {
+      if (!w.own) signal_fail(*w.memory, error, w.value, UINT64_MAX);
+      r = Reached::failed;
+      break;
+    }
     now = now_ns();
     if (now >= deadline) {
       r = look(w);  // once more: it may have come while we looked at the clock
@@ -149,11 +176,13 @@ Waited wait_until(const Wait& w, uint64_t deadline) {
     if ((r = look(w)) == Reached::no) woken = futex_wait(&w.memory->wake, seen, slice, true);
     w.memory->sleepers.fetch_sub(1, std::memory_order_relaxed);
     if ((r = look(w)) != Reached::no) break;
-    if (!woken) {
+    // By the clock too: a signal that never rests, or a queue that always has something short, mustn't hold Control-C.
+    if (!woken || now_ns() - looked >= 50000000) {
+      PyEval_RestoreThread(thread);
       watch.check(limit_ns);
       watch2.check(limit_ns);
-      PyEval_RestoreThread(thread);
       if (PyErr_CheckSignals() != 0) return Waited::interrupted;
+      looked = now_ns();
       thread = PyEval_SaveThread();
     }
   }
@@ -171,15 +200,30 @@ Waited wait_position(Queue* q, uint64_t position, uint64_t deadline) {
   return wait_until(w, deadline);
 }
 
+Waited wait_commands(Queue* q, uint64_t position, uint64_t deadline) {
+  for (;;) {
+    Waited waited = wait_position(q, position, deadline);
+    if (waited != Waited::timeout || q->blocked.load(std::memory_order_acquire)) return waited;
+    if (q->device->fault.load(std::memory_order_acquire)) return Waited::failed;
+    deadline = now_ns() + 1000000000;
+  }
+}
+
 bool reserve(Queue* q, uint64_t units, uint32_t largest, Timeline* timeline) {
   uint64_t deadline = 0;
   for (;;) {
+    if (deadline && !device_usable(q->device)) return false;  // it may have been closed or lost while we waited
     if (timeline) timeline->lock.lock();
     q->produce.lock();
-    if (queue_room(q, units, largest)) return true;
+    Room room = queue_room(q, units, largest);
+    if (room == Room::yes) return true;
     q->produce.unlock();
     if (timeline) timeline->lock.unlock();
-    if (units * kUnit > queue_limit_bytes()) {
+    if (room == Room::no_memory) {
+      PyErr_NoMemory();
+      return false;
+    }
+    if (room == Room::never) {
       raise("LaunchError", "this submit takes " + std::to_string(units * kUnit) +
                                " bytes of queue, more than HCQ_QUEUE_LIMIT (" + std::to_string(queue_limit_bytes()) +
                                "): split it, bind it, or raise the limit");

@@ -63,6 +63,9 @@ struct Wait {
 Waited wait_until(const Wait& wait, uint64_t deadline);
 // Waits until queue has completed position.
 Waited wait_position(Queue* queue, uint64_t position, uint64_t deadline);
+// The same, where the deadline is for queues that stand at a wait: a command that runs has HCQ_KERNEL_TIMEOUT_MS.
+// failed: the device is lost and the command that lost it still runs.
+Waited wait_commands(Queue* queue, uint64_t position, uint64_t deadline);
 uint64_t deadline_after_ms(uint64_t ms);
 // --- objects -------------------------------------------------------------------------------------------------------
 struct SignalObject {
@@ -117,6 +120,8 @@ bool check_sizes(const Program& program, const uint32_t groups[3], const uint32_
 // Under no lock, with the GIL: takes the queue's produce lock when `units` fit; else helps and waits until they do.
 // Returns false with SignalTimeout (or another exception) set and no lock held.
 bool reserve(Queue* queue, uint64_t units, uint32_t largest, Timeline* timeline);
+
+uint64_t submits_of(PyObject* queue);  // how often a CommandQueue was submitted; 0 for anything else
 
 int init_signal(PyObject* module);
 int init_device(PyObject* module);

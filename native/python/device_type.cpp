@@ -33,38 +33,59 @@ Device* device_of(PyObject* object) {
     PyErr_SetString(PyExc_RuntimeError, "this device was never opened");
     return nullptr;
   }
+  if (__builtin_expect(d->generation != g_generation, 0)) {
+    raise_forked(d->generation, d->name);
+    return nullptr;
+  }
   return d;
 }
 
 namespace {
 DeviceObject* cast(PyObject* o) { return reinterpret_cast<DeviceObject*>(o); }
 
-// Waits until everything queued on the device so far has finished. Does not look at faults.
-Waited drain(Device* d, uint64_t deadline, bool timeline, Queue** stuck) {
-  std::vector<Queue*> queues;
-  if (Queue* q = d->compute.load(std::memory_order_acquire)) queues.push_back(q);
-  if (Queue* q = d->copy.load(std::memory_order_acquire)) queues.push_back(q);
-  d->make_lock.lock();
-  for (Queue* q : d->streams) queues.push_back(q);
-  d->make_lock.unlock();
-  for (Queue* q : queues) {
-    uint64_t position = q->tail.load(std::memory_order_acquire);
-    if (q->done.value.load(std::memory_order_acquire) >= position) continue;
-    *stuck = q;
-    for (;;) {
-      Waited waited = wait_position(q, position, deadline);
-      if (waited == Waited::reached) break;
-      // The deadline is for queues that stand at a wait; a command that runs has HCQ_KERNEL_TIMEOUT_MS.
-      if (waited == Waited::interrupted || q->blocked.load(std::memory_order_acquire)) return waited;
-      deadline = now_ns() + 1000000000;
-    }
+// The queues of a device with work, each with a reference and the position it had: others may drop streams meanwhile.
+class Positions {
+ public:
+  explicit Positions(Device* d) {
+    add(d->compute.load(std::memory_order_acquire));
+    add(d->copy.load(std::memory_order_acquire));
+    d->make_lock.lock();
+    for (Queue* q : d->streams) add(q);
+    d->make_lock.unlock();
   }
-  *stuck = nullptr;
+  Positions(const Positions&) = delete;
+  Positions& operator=(const Positions&) = delete;
+  ~Positions() {
+    for (auto& [q, position] : all) queue_release(q);
+  }
+  std::vector<std::pair<Queue*, uint64_t>> all;
+
+ private:
+  void add(Queue* q) {
+    if (!q || !q->has_work()) return;
+    queue_retain(q);
+    all.emplace_back(q, q->tail.load(std::memory_order_acquire));
+  }
+};
+
+// Waits until everything queued on the device so far has finished; `stuck` says what a time-out stands at.
+Waited drain(Device* d, uint64_t deadline, bool timeline, std::string* stuck) {
+  Positions positions(d);
+  for (auto& [q, position] : positions.all) {
+    Waited waited = wait_commands(q, position, deadline);
+    if (waited == Waited::reached) continue;
+    if (waited == Waited::timeout) *stuck = describe_queue(q);
+    return waited;
+  }
   if (!timeline || d->fault.load(std::memory_order_acquire)) return Waited::reached;
   Signal* s = d->timeline.signal;
+  s->refs.fetch_add(1, std::memory_order_relaxed);  // others may give the device another one while we wait
   Wait w{s->memory, d->timeline.next.load(std::memory_order_acquire) - 1};
   w.setter = s->setter.load(std::memory_order_relaxed);
-  return wait_until(w, deadline);
+  Waited waited = wait_until(w, deadline);
+  if (waited == Waited::timeout) *stuck = describe_setters(s);
+  signal_release(s);
+  return waited;
 }
 
 PyObject* open(PyObject* self, PyObject* args) {
@@ -93,7 +114,6 @@ PyObject* open(PyObject* self, PyObject* args) {
 PyObject* synchronize(PyObject* self, PyObject*) {
   Device* d = device_of(self);
   if (!d) return nullptr;
-  if (d->generation != g_generation) return raise_forked(d->generation, d->name);
   if (d->closed.load(std::memory_order_relaxed)) {
     device_usable(d);  // raises
     return nullptr;
@@ -101,7 +121,7 @@ PyObject* synchronize(PyObject* self, PyObject*) {
   // Most often nothing is left: then no clock, no configuration.
   Queue* c = d->compute.load(std::memory_order_acquire);
   Queue* k = d->copy.load(std::memory_order_acquire);
-  Queue* stuck = nullptr;
+  std::string stuck;
   bool idle = (!c || !c->has_work()) && (!k || !k->has_work()) && d->streams.empty() &&
               d->timeline.signal->memory->value.load(std::memory_order_acquire) + 1 >=
                   d->timeline.next.load(std::memory_order_acquire);
@@ -118,9 +138,8 @@ PyObject* synchronize(PyObject* self, PyObject*) {
       waited = PyErr_Occurred() ? Waited::interrupted : drain(d, deadline_after_ms(ms), true, &stuck);
       if (waited == Waited::timeout && !d->fault.load(std::memory_order_acquire)) {
         Signal* s = d->timeline.signal;
-        raise("SignalTimeout", d->name + " did not become idle within " + std::to_string(ms) +
-                                   " ms: " + (stuck ? describe_queue(stuck) : describe_setters(s)) + "; timeline at " +
-                                   std::to_string(s->memory->value.load()) + ", wanted " +
+        raise("SignalTimeout", d->name + " did not become idle within " + std::to_string(ms) + " ms: " + stuck +
+                                   "; timeline at " + std::to_string(s->memory->value.load()) + ", wanted " +
                                    std::to_string(d->timeline.next.load() - 1));
       }
     }
@@ -171,14 +190,11 @@ PyObject* next_timeline(PyObject* self, PyObject*) {
 }
 
 PyObject* close(PyObject* self, PyObject*) {
+  // Its queues stay in the list of queues until they and their streams are gone: one of a lost device may still be at a
+  // command, and memory that this uses must not be handed out.
   Device* d = device_of(self);
   if (!d) return nullptr;
-  if (d->generation != g_generation) Py_RETURN_NONE;
   d->closed.store(true, std::memory_order_relaxed);
-  d->make_lock.lock();
-  for (Queue* q : d->streams) queue_close(q);
-  d->streams.clear();
-  d->make_lock.unlock();
   run_retired();
   Py_RETURN_NONE;
 }
@@ -190,6 +206,22 @@ PyObject* lose(PyObject* self, PyObject* args) {
   Device* d = device_of(self);
   if (!d) return nullptr;
   device_lose(d, fault_record(Fault{d->name, command, message, token}));
+  Py_RETURN_NONE;
+}
+
+// Submits `queue` as timeline value `value`. One call, so that no exception of a signal handler comes between the
+// submit and the value: either both count or neither does.
+PyObject* submit_as(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  Device* d = device_of(self);
+  uint64_t value;
+  if (!d) return nullptr;
+  if (count != 2) return PyErr_Format(PyExc_TypeError, "_submit_as(queue, value)");
+  if (!parse_u64(args[1], &value, "value")) return nullptr;
+  uint64_t before = submits_of(args[0]);
+  d->timeline.next.store(value + 1, std::memory_order_relaxed);
+  Ref result(PyObject_CallMethod(args[0], "submit", "O", self));
+  if (!result && submits_of(args[0]) == before) d->timeline.next.store(value, std::memory_order_relaxed);
+  if (!result) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -354,6 +386,8 @@ PyMethodDef methods[] = {
      "enqueue_copy(dest, src, nbytes, stream=None)\n--\n\nQueue a copy between two addresses after everything queued\n"
      "so far (or on the stream). Returns its timeline value; doesn't wait."},
     {"_stream", stream_new, METH_NOARGS, "_stream()\n--\n\nA new stream."},
+    {"_submit_as", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(submit_as)), METH_FASTCALL,
+     "_submit_as(queue, value)\n--\n\nSubmit the queue, which sets the timeline to value; under timeline_lock."},
     {"_shut", close, METH_NOARGS, "_shut()\n--\n\nMarks the device closed; the driver has synchronized before."},
     {"_lose", lose, METH_VARARGS, "_lose(command, message, token)\n--\n\nMarks the device lost."},
     {"_inject", inject, METH_VARARGS,

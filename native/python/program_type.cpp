@@ -77,12 +77,8 @@ PyObject* finish_wait(Device* d, Queue* q, uint64_t position, Timing* timing, bo
   if (!finished) {
     uint64_t ms = config_number("TIMEOUT_MS");
     Waited waited = Waited::interrupted;
-    if (!PyErr_Occurred()) {
-      do {
-        waited = wait_position(q, position, deadline_after_ms(ms));
-        // The time-out is for queues that stand at a wait; a command that runs has HCQ_KERNEL_TIMEOUT_MS.
-      } while (waited == Waited::timeout && !q->blocked.load(std::memory_order_acquire));
-    }
+    if (!PyErr_Occurred()) waited = wait_commands(q, position, deadline_after_ms(ms));
+    if (waited == Waited::failed) raise_fault(d->fault.load(std::memory_order_acquire));
     if (waited == Waited::timeout)
       raise("SignalTimeout", "the launch did not finish within " + std::to_string(ms) + " ms: " + describe_queue(q));
     finished = waited == Waited::reached;
@@ -156,6 +152,32 @@ PyObject* enqueue(const Launch& launch, PyObject* stream, bool wait, bool hold) 
   Py_RETURN_NONE;
 }
 
+// A launch over arrays whose wait ended early may still run: what it works on lives until the queue has passed it.
+void keep_until_passed(PyObject* object) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  if (object) retire_object(object);
+  PyErr_Clear();
+  PyErr_Restore(type, value, trace);
+}
+
+PyObject* kept_arguments(PyObject* const* args, Py_ssize_t count, Arguments* arguments) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject* all = PyTuple_New(count + 1);
+  for (Py_ssize_t i = 0; all && i < count; ++i) {
+    Py_INCREF(args[i]);
+    PyTuple_SET_ITEM(all, i, args[i]);
+  }
+  // Without memory for the tuple the arguments are leaked rather than used after their end.
+  for (Py_ssize_t i = 0; !all && i < count; ++i) Py_INCREF(args[i]);
+  PyObject* copies = arguments->copies.release();
+  if (all) PyTuple_SET_ITEM(all, count, copies ? copies : Py_NewRef(Py_None));
+  PyErr_Clear();
+  PyErr_Restore(type, value, trace);
+  return all;
+}
+
 PyObject* nothing(bool wait) {
   if (wait) return PyFloat_FromDouble(0.0);
   Py_RETURN_NONE;
@@ -192,7 +214,9 @@ PyObject* call(PyObject* self_object, PyObject* const* args, size_t nargsf, PyOb
   if (!launch.groups[0] || !launch.groups[1] || !launch.groups[2]) return nothing(wait);
   launch.arguments = arguments.bytes;
   launch.arguments_size = arguments.size;
-  return enqueue(launch, k.stream, wait, arguments.arrays);
+  PyObject* result = enqueue(launch, k.stream, wait, arguments.arrays);
+  if (!result && arguments.arrays) keep_until_passed(kept_arguments(args, count, &arguments));
+  return result;
 }
 
 // --- prepared launches ---------------------------------------------------------------------------------------------
@@ -221,7 +245,12 @@ PyObject* call_prepared(PyObject* object, PyObject* const* args, size_t nargsf, 
   int wait = truth(k.wait);
   if (wait < 0 || !device_usable(self->launch.device->device)) return nullptr;
   if (self->empty) return nothing(wait);
-  return enqueue(self->launch, k.stream, wait, self->arrays);
+  PyObject* result = enqueue(self->launch, k.stream, wait, self->arrays);
+  if (!result && self->arrays) {
+    Py_INCREF(object);
+    keep_until_passed(object);
+  }
+  return result;
 }
 
 void prepared_dealloc(PyObject* object) {
@@ -317,11 +346,10 @@ PyObject* fill_kernargs(PyObject* self_object, PyObject* args, PyObject* kwargs)
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO", const_cast<char**>(names), &bufs, &vals, &pointer) ||
       !usable(self))
     return nullptr;
-  Ref list(PySequence_Fast(bufs, "bufs must be a sequence of buffers"));
+  Ref list(PySequence_Tuple(bufs));  // a copy: taking the address of one may change the list
   if (!list) return nullptr;
   Arguments arguments;
-  if (!pack_arguments(*self->program, PySequence_Fast_ITEMS(list.get()), PySequence_Fast_GET_SIZE(list.get()), vals,
-                      &arguments))
+  if (!pack_arguments(*self->program, &PyTuple_GET_ITEM(list.get(), 0), PyTuple_GET_SIZE(list.get()), vals, &arguments))
     return nullptr;
   if (arguments.arrays)
     return raise("LaunchError",

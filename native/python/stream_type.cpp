@@ -54,6 +54,10 @@ bool stream_usable(StreamObject* s) { return device_usable(s->device); }
 bool point_of(PyObject* other, Signal** signal, uint64_t* value) {
   if (PyObject_TypeCheck(other, Stream_Type)) {
     auto* o = reinterpret_cast<StreamObject*>(other);
+    if (o->device->generation != g_generation) {
+      raise_forked(o->device->generation, "a stream of " + o->device->name);
+      return false;
+    }
     *signal = o->timeline->signal;
     *value = o->timeline->next.load(std::memory_order_acquire) - 1;
     return true;
@@ -81,13 +85,18 @@ PyObject* stream_wait(PyObject* self, PyObject* other) {
   Signal* signal;
   uint64_t value;
   if (!stream_usable(s) || !point_of(other, &signal, &value)) return nullptr;
-  if (!reserve(s->queue, 1, 1, nullptr)) return nullptr;
+  signal->refs.fetch_add(1, std::memory_order_relaxed);  // a device may get another timeline while we wait for room
+  if (!reserve(s->queue, 1, 1, nullptr)) {
+    signal_release(signal);
+    return nullptr;
+  }
   auto* p = reinterpret_cast<SignalPacket*>(queue_write(s->queue, 1));
   p->header = {PacketType::wait, 1, kEndOfSubmit, ++s->queue->records};
   p->signal = signal;
   p->value = value;
   queue_publish(s->queue);
   s->queue->produce.unlock();
+  signal_release(signal);
   doorbell(s->queue);
   Py_INCREF(self);
   return self;
@@ -98,7 +107,7 @@ PyObject* stream_synchronize(PyObject* self, PyObject*) {
   if (!stream_usable(s)) return nullptr;
   uint64_t ms = config_number("TIMEOUT_MS");
   if (PyErr_Occurred()) return nullptr;
-  Waited waited = wait_position(s->queue, s->queue->tail.load(std::memory_order_acquire), deadline_after_ms(ms));
+  Waited waited = wait_commands(s->queue, s->queue->tail.load(std::memory_order_acquire), deadline_after_ms(ms));
   if (waited == Waited::interrupted) return nullptr;
   if (waited == Waited::timeout)
     return raise("SignalTimeout",
@@ -125,6 +134,8 @@ PyMethodDef stream_methods[] = {
     {nullptr, nullptr, 0, nullptr}};
 PyObject* stream_position(PyObject* self, void*) {
   auto* s = reinterpret_cast<StreamObject*>(self);
+  if (s->device->generation != g_generation)
+    return raise_forked(s->device->generation, "a stream of " + s->device->name);
   return Py_BuildValue("(NK)", signal_object(s->timeline->signal),
                        static_cast<unsigned long long>(s->timeline->next.load(std::memory_order_acquire) - 1));
 }
@@ -154,9 +165,18 @@ PyObject* stream_new(PyObject* self, PyObject*) {
   if (!d || !device_usable(d)) return nullptr;
   auto* s = reinterpret_cast<StreamObject*>(Stream_Type->tp_alloc(Stream_Type, 0));
   if (!s) return nullptr;
-  s->timeline = new Timeline;
-  s->timeline->signal = signal_create(0);
-  s->queue = device_stream(d);
+  Timeline* t = nullptr;
+  try {
+    t = new Timeline;
+    t->signal = signal_create(0);
+    s->queue = device_stream(d);
+  } catch (const std::bad_alloc&) {
+    if (t && t->signal) signal_release(t->signal);
+    delete t;
+    Py_DECREF(s);
+    return PyErr_NoMemory();
+  }
+  s->timeline = t;
   s->device = d;
   device_retain(d);
   Py_INCREF(self);

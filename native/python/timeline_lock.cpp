@@ -24,7 +24,7 @@ PyTypeObject* Lock_Type;
 
 PyObject* lock_enter(PyObject* self, PyObject*) {
   DeviceObject* d = reinterpret_cast<DeviceObject*>(reinterpret_cast<LockObject*>(self)->device);
-  if (!timeline_lock_free(d)) return nullptr;
+  if (!device_of(reinterpret_cast<PyObject*>(d)) || !timeline_lock_free(d)) return nullptr;
   d->lock_owner = PyThread_get_thread_ident();
   ++d->lock_depth;
   Py_INCREF(self);

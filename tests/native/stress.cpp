@@ -51,7 +51,7 @@ void publish_exec(Queue* q, Timeline* t, Program* p, uint32_t groups, const Work
   for (;;) {
     t->lock.lock();
     q->produce.lock();
-    if (queue_room(q, 2, 2)) break;
+    if (queue_room(q, 2, 2) == Room::yes) break;
     q->produce.unlock();
     t->lock.unlock();
     step(q, true, now_ns() + 20000);
@@ -72,8 +72,18 @@ void publish_exec(Queue* q, Timeline* t, Program* p, uint32_t groups, const Work
   doorbell(q);
 }
 
+// Takes the produce lock once `units` fit.
+void room(Queue* q, uint32_t units) {
+  for (;;) {
+    q->produce.lock();
+    if (queue_room(q, units, units) == Room::yes) return;
+    q->produce.unlock();
+    step(q, true, now_ns() + 20000);
+  }
+}
+
 void publish_wait(Queue* q, Signal* s, uint64_t value) {
-  q->produce.lock();
+  room(q, 1);
   auto* p = reinterpret_cast<SignalPacket*>(queue_write(q, 1));
   p->header = {PacketType::wait, 1, kEndOfSubmit, ++q->records};
   p->signal = s;

@@ -24,9 +24,11 @@ class _Loop:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.futures: dict[int, asyncio.Future[None]] = {}
+        # Futures hold their loop, and the finalizer must not: the tasks hold the futures.
+        self.futures: weakref.WeakValueDictionary[int, asyncio.Future[None]] = weakref.WeakValueDictionary()
+        self.tokens: set[int] = set()
         loop.add_reader(self.descriptor, self._ready)
-        weakref.finalize(loop, _close, self.descriptor, self.futures)
+        weakref.finalize(loop, _close, self.descriptor, self.tokens)
 
     def _ready(self) -> None:
         try:
@@ -34,14 +36,15 @@ class _Loop:
         except BlockingIOError:
             return
         for token in _native.async_take(self.descriptor):
+            self.tokens.discard(token)
             future = self.futures.pop(token, None)
             if future is not None and not future.done():
                 future.set_result(None)
 
 
-def _close(descriptor: int, futures: dict[int, asyncio.Future[None]]) -> None:
+def _close(descriptor: int, tokens: set[int]) -> None:
     # A loop that goes with tasks unfinished: nothing may write to its descriptor any more.
-    for token in futures:
+    for token in tokens:
         _native.async_cancel(descriptor, token)
     os.close(descriptor)
 
@@ -63,11 +66,14 @@ async def reached(signal: Any, value: int) -> None:
             known = _loops[loop] = _Loop(loop)
         token = next(_tokens)
         future = known.futures[token] = loop.create_future()
-        _native.async_register(signal, value, known.descriptor, token)
+        known.tokens.add(token)
         try:
+            _native.async_register(signal, value, known.descriptor, token)
             await future
         finally:
-            if known.futures.pop(token, None) is not None:
+            known.futures.pop(token, None)
+            if token in known.tokens:
+                known.tokens.discard(token)
                 _native.async_cancel(known.descriptor, token)
         state = _native.signal_state(signal, value)
     if state not in (_REACHED, _PENDING):

@@ -105,12 +105,7 @@ class NativeDevice(_native.CommandDevice, HCQCompiled):
         with self.timeline_lock:
             signal, value = self.timeline_signal, self.timeline_value
             queue = build(signal, value)
-            self.timeline_value = value + 1
-            try:
-                queue.submit(self)
-            except BaseException:
-                self.timeline_value = value  # nothing was submitted: a submit is all or nothing
-                raise
+            self._submit_as(queue, value)  # one native call: Control-C comes before or after both
         return signal, value
 
     def ordering(self) -> list[tuple[Any, int]]:
