@@ -2,8 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,6 +37,13 @@ def demo(*arguments, cwd):
         command, capture_output=True, text=True, timeout=280, cwd=cwd, env={**os.environ, "PYTHONPATH": HERE}
     )
     return done.returncode, done.stdout, done.stderr
+
+
+def read(path):
+    try:
+        return path.read_text().strip()
+    except OSError:  # a thread that has ended
+        return ""
 
 
 @given(st.floats(0.5, 10))
@@ -153,3 +163,32 @@ def test_mistakes_are_said_in_a_line_with_an_exit_code(arguments, said, code, tm
         app(["demo", *arguments], prog_name="hcq")
     printed = capsys.readouterr()
     assert left.value.code == code and said in printed.err and not printed.out
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr("hcq.cli.demo.NEEDED", {"no_such_module": "scipy"})
+    with pytest.raises(SystemExit) as left:
+        app(["demo"], prog_name="hcq")
+    assert left.value.code == 2 and "needs scipy: pip install 'hcq[demo]'" in capsys.readouterr().err
+
+
+def test_control_c_ends_it_in_words(tmp_path):
+    command = [sys.executable, "-m", "hcq.cli", "demo", "--megapixels", "12"]
+    running = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": HERE},
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    # Until the device works. Not while modules are imported: there Python itself may lose a KeyboardInterrupt.
+    threads, deadline = Path(f"/proc/{running.pid}/task"), time.monotonic() + 120
+    while time.monotonic() < deadline and not any(read(thread / "comm") == "hcq" for thread in threads.iterdir()):
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    try:
+        _, err = running.communicate(timeout=120)
+    finally:
+        running.kill()
+    assert running.returncode == 130 and err == "hcq: interrupted\n"

@@ -7,6 +7,9 @@ any of the work. A command asks the library, words the answer, and turns a user'
 
 def main() -> None:
     """The console script `hcq`. Exits 0 when done, 1 when what was asked for failed, 2 when it was asked wrongly."""
-    from hcq.cli.app import app
+    try:
+        from hcq.cli.app import app
 
-    app(prog_name="hcq")
+        app(prog_name="hcq")
+    except KeyboardInterrupt:  # before or after a command's own handling
+        raise SystemExit(130) from None
