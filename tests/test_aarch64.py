@@ -21,9 +21,16 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory):
-    target = tmp_path_factory.mktemp("aarch64") / "kernels"
+    folder = tmp_path_factory.mktemp("aarch64")
+    target = folder / "kernels"
     sources = [path for path in ROOT.glob("native/cpu/*.cpp") if path.name != "bindings.cpp"]
-    flags = ["-std=c++17", "-O1", f"-I{ROOT / 'native'}", f"-I{sysconfig.get_paths()['include']}", "-pthread"]
+    include = Path(sysconfig.get_paths()["include"])
+    flags = ["-std=c++17", "-O1", f"-I{ROOT / 'native'}", f"-I{include}", f"-I{folder}", "-pthread"]
+    own = include.parent / (sysconfig.get_config_var("MULTIARCH") or "") / include.name / "pyconfig.h"
+    if own.exists():  # Debian keeps one a processor and installs the host's, which agrees in what is used here
+        other = folder / "aarch64-linux-gnu" / include.name / "pyconfig.h"
+        other.parent.mkdir(parents=True)
+        other.write_text(f'#include "{own}"\n')
     command = [TOOLS[0], *flags, ROOT / "tests/native/kernels.cpp", *sources, "-ldl", "-o", target]
     subprocess.run(command, check=True)
     return target
