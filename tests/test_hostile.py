@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import asyncio
 import gc
 import os
 import signal
@@ -384,3 +385,84 @@ def test_memory_running_out_while_a_queue_is_built_is_a_memory_error():
             HCQ_QUEUE_LIMIT=str(1 << 40),
         )
     )
+
+
+def test_a_signal_in_a_buffer_keeps_the_memory(dev):
+    buf = Buffer("CLANG", 64, dtypes.uint8).allocate()
+    s = HCQSignal(5, memory=buf)
+    buf.deallocate()
+    others = [Buffer("CLANG", 64, dtypes.uint8).allocate() for _ in range(4)]
+    for other in others:
+        other.copyin(bytes(64))
+    assert s.value == 5
+
+
+def test_a_prepared_launch_keeps_the_memory_of_its_buffers(dev, add):
+    buf = Buffer("CLANG", 16, dtypes.int32).allocate()
+    view = Buffer("CLANG", 16, dtypes.int32).allocate().view(4, dtypes.int32, 16).allocate()
+    prepared = [add.prepare(buf, vals=(1,)), add.prepare(view, vals=(1,))]
+    buf.deallocate()
+    view.base.deallocate()
+    others = [Buffer("CLANG", 16, dtypes.int32).allocate() for _ in range(8)]
+    for other in others:
+        other.copyin(bytes(64))
+    for launch in prepared:
+        launch(wait=True)
+    assert [bytes(other.as_buffer()) for other in others] == [bytes(64)] * 8
+
+
+def test_a_loop_that_goes_with_tasks_pending_leaves_no_descriptor():
+    def count():
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    async def start(signal):
+        asyncio.get_running_loop().create_task(signal.reached(1)).set_name("pending")
+        await asyncio.sleep(0.01)
+
+    before = count()
+    for _ in range(5):
+        signal, loop = HCQSignal(), asyncio.new_event_loop()
+        loop.set_exception_handler(lambda *_: None)
+        loop.run_until_complete(start(signal))
+        loop.close()
+        del loop
+    assert count() <= before
+    signal.value = 1
+
+
+def test_leaving_with_daemon_threads_at_work_is_quiet():
+    done = python(
+        """
+        import threading, time
+        dev = Device["CLANG"]
+        add = dev.program("add", "void add(int *a) { a[0] += 1; }")
+        buf, never = Buffer("CLANG", 1, dtypes.int32).allocate(), HCQSignal()
+        stream = dev.stream().wait((never, 1))
+        def forever(work):
+            while True:
+                work()
+        works = [
+            lambda: add(buf), lambda: add(buf, wait=True), dev.synchronize, lambda: never.wait(1),
+            lambda: add(buf, stream=stream, wait=True), lambda: bytes(buf.as_buffer()), lambda: dev.stream(),
+        ]
+        for work in works:
+            threading.Thread(target=forever, args=(work,), daemon=True).start()
+        time.sleep(0.3)
+        print("fine")
+        """,
+        HCQ_TIMEOUT_MS="100000",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
+
+
+def test_ten_thousand_streams_come_and_go(dev, add):
+    buf = Buffer("CLANG", 1, dtypes.int32).allocate()
+    buf.copyin(bytes(4))
+    for _ in range(10_000):
+        add(buf, vals=(1,), stream=dev.stream().wait(dev))
+        if _ % 64 == 0:
+            dev.synchronize()
+    dev.synchronize()
+    _native.run_retired()
+    assert len(_native.queues()) < 100

@@ -126,6 +126,19 @@ PyObject* export_new(PyObject* opaque, PyObject* owner, const ExportView& view) 
   return o;
 }
 
+PyObject* memory_keep(PyObject* object) {
+  PyObject *opaque = object, *owner = nullptr;
+  if (buffer_check(object)) {
+    auto* buffer = reinterpret_cast<BufferObject*>(object);
+    opaque = (buffer->base ? buffer->base : buffer)->buf;
+    owner = buffer->buf;  // of a view: its own handle
+  } else if (!hcq_buffer_check(object)) {
+    opaque = nullptr;
+  }
+  if (!opaque) Py_RETURN_NONE;
+  return export_new(opaque, owner, ExportView{});
+}
+
 PyObject* export_over(PyObject* object, int flags) {
   Py_buffer source;
   if (PyObject_GetBuffer(object, &source, flags)) return nullptr;

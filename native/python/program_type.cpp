@@ -4,6 +4,7 @@
 
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
+#include "memory/memory.hpp"
 #include "python/arguments.hpp"
 
 namespace hcq {
@@ -290,14 +291,10 @@ PyObject* prepare(PyObject* self_object, PyObject* const* args, Py_ssize_t count
   for (Py_ssize_t i = 0; i < count; ++i) {
     Py_INCREF(args[i]);
     PyTuple_SET_ITEM(held.get(), 2 * i, args[i]);
-    // The handle too: a Buffer may be deallocated while this launch goes on using its memory.
-    PyObject* handle = PyObject_GetAttrString(args[i], "_buf");
-    if (!handle) {
-      PyErr_Clear();
-      handle = Py_None;
-      Py_INCREF(handle);
-    }
-    PyTuple_SET_ITEM(held.get(), 2 * i + 1, handle);
+    // The memory too: a Buffer may be deallocated while this launch goes on using it.
+    PyObject* memory = memory_keep(args[i]);
+    if (!memory) return nullptr;
+    PyTuple_SET_ITEM(held.get(), 2 * i + 1, memory);
   }
   PyObject* copies = arguments.copies ? arguments.copies.release() : Py_None;
   if (copies == Py_None) Py_INCREF(copies);

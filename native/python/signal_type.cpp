@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "core/retire.hpp"
+#include "memory/memory.hpp"
 #include "python/common.hpp"
 
 namespace hcq {
@@ -41,8 +42,9 @@ SignalMemory* placed(PyObject* memory, PyObject** owner) {
   if (PyObject_HasAttrString(handle.get(), "va_addr")) {
     Ref a(PyObject_GetAttrString(handle.get(), "va_addr")), n(PyObject_GetAttrString(handle.get(), "size"));
     if (!a || !n || !parse_u64(a.get(), &address, "va_addr") || !parse_u64(n.get(), &size, "size")) return nullptr;
-    Py_INCREF(memory);
-    *owner = memory;
+    // The memory too: the buffer may be deallocated.
+    Ref kept(memory_keep(memory));
+    if (!kept || !(*owner = PyTuple_Pack(3, memory, handle.get(), kept.get()))) return nullptr;
   } else {
     Ref view(PyMemoryView_FromObject(memory));  // keeps the exporter alive and its memory in place
     if (!view) return nullptr;
