@@ -274,9 +274,9 @@ def test_memory_waiting_for_work_is_bounded(fresh):
 def test_a_block_is_never_handed_to_two_threads(dev):
     def work(seed: int) -> None:
         for n in range(150):
-            bufs = [filled(dev, np.full(256, seed + n, I32)) for _ in range(3)]
-            for buf in bufs:
-                assert (read(buf) == seed + n).all()
+            bufs = [filled(dev, np.full(256, seed + 3 * n + k, I32)) for k in range(3)]
+            for k, buf in enumerate(bufs):
+                assert (read(buf) == seed + 3 * n + k).all()
 
     together(*[lambda seed=1000 * t: work(seed) for t in range(6)])
 

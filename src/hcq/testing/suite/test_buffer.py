@@ -68,7 +68,7 @@ def test_making_a_buffer_allocates_nothing(dev):
 @pytest.mark.parametrize("size", [0, -1, -(2**40), 1.5, "4", None])
 def test_a_size_that_is_none_is_refused(dev, size):
     with pytest.raises(REFUSED):
-        Buffer(dev.dname, size, I32).allocate()
+        hcq.Buffer(dev.dname, size, I32).allocate()
 
 
 @promise("buffer.allocate", "buffer.ensure", "buffer.is_allocated")

@@ -115,9 +115,9 @@ def test_a_child_opens_the_same_device_anew(dev, driver):
             mine.hw_copy_queue_t().signal(done, 1).submit(mine)
             done.wait(1)
         mine.synchronize()
-        return mine is not dev and (read(buf) == data).all()
+        return mine is not dev and bool((read(buf) == data).all())
 
-    assert in_child(child)
+    assert in_child(child) is True
     assert hcq.Device[driver.device] is dev
 
 
@@ -153,9 +153,9 @@ def test_a_child_may_drop_what_it_inherited_while_the_parent_is_at_work(fresh, d
         box.clear()
         gc.collect()
         mine = hcq.Device[driver.device]
-        return (read(filled(mine, noise(100))) == noise(100)).all()
+        return bool((read(filled(mine, noise(100))) == noise(100)).all())
 
-    assert in_child(child)
+    assert in_child(child) is True
     gate.value = 1
     done.wait(1)
     assert all((read(buf) == noise(100)).all() for buf in box["bufs"])

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import hcq
+from hcq.testing.breakages import VARIABLE
 
 I32 = np.dtype(np.int32)
 BYTE = np.dtype(np.uint8)
@@ -142,6 +143,8 @@ def python(code: str, timeout: float = 60, env: dict[str, str] | None = None) ->
     """Runs code in a fresh interpreter that imports what this one imports; a variable set to '' is left out."""
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **(env or {})}
     variables = {name: value for name, value in variables.items() if value != "" or name not in (env or {})}
+    if breakage := os.environ.get(VARIABLE):
+        code = f"from hcq.testing import breakages; breakages.apply_for_good({breakage!r})\n{code}"
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=timeout, env=variables, check=False
     )

@@ -1,0 +1,8 @@
+"""The breakages: one small wrong thing each, of the kind that a driver might really do. breakages.py applies them.
+
+A module an area; importing them registers.
+"""
+
+from hcq.testing.mutants import faults, memory, processes, queues, registry, signals, timeline, transfers
+
+__all__ = ["faults", "memory", "processes", "queues", "registry", "signals", "timeline", "transfers"]
