@@ -8,6 +8,7 @@ only ever applied while no other test runs.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -61,6 +62,11 @@ def breaks(promise: str, *tests: str) -> Callable[[Apply], Apply]:
 def changed(owner: Any, name: str, make: Callable[[Any], Any]) -> AbstractContextManager[Any]:
     """While it lasts, attribute `name` of `owner` is what `make` makes of the one before."""
     return patch.object(owner, name, make(getattr(owner, name)))
+
+
+def attribute(owner: Any, name: str) -> Any:
+    """The descriptor behind an attribute of instances: its `__get__` and `__set__` are those from before a change."""
+    return inspect.getattr_static(owner, name)
 
 
 def together(*contexts: AbstractContextManager[Any]) -> AbstractContextManager[Any]:

@@ -215,12 +215,12 @@ def _once_a_breakage(items: list[pytest.Item]) -> list[pytest.Item]:
     kept = []
     for item in items:
         if getattr(_module_of(item), "mutants", False) and _of_suite(item):
-            test, given = _function_name(item), item.callspec.params if hasattr(item, "callspec") else {}
-            name = given.get("breakage")
-            if name is None:
+            test, given = _function_name(item), getattr(item, "callspec", None)
+            if given is None or given.params.get("breakage") is None:
                 continue  # nothing is known that it must notice
+            name = given.params["breakage"]
             wanted = breakages.all_of_them()[name].covers(test)
-            if (test, name) in taken or wanted is None or wanted not in item.callspec.id.replace(name, ""):
+            if (test, name) in taken or wanted is None or wanted not in given.id.replace(name, ""):
                 continue
             taken.add((test, name))
         kept.append(item)

@@ -13,7 +13,7 @@ from hcq.drivers.null.device import NullDevice
 from hcq.drivers.null.program import NullProgram
 from hcq.errors import ForkedDeviceError
 from hcq.queues.signal import HCQSignal
-from hcq.testing.breakages import breaks, changed, together
+from hcq.testing.breakages import attribute, breaks, changed, together
 from hcq.testing.mutants.devices import Context, opened, queues
 
 
@@ -92,7 +92,7 @@ def arrays_are_refused_in_a_child() -> Context:
 def a_fork_breaks_the_parents_signals() -> Context:
     forked: list[int] = []
     os.register_at_fork(after_in_parent=lambda: forked.append(1))
-    before: Any = HCQSignal.value
+    before = attribute(HCQSignal, "value")
 
     def put(self: Any, value: int) -> None:
         if not forked:

@@ -16,7 +16,7 @@ from hcq.drivers.null.queue import NullComputeQueue, NullCopyQueue
 from hcq.errors import LaunchError
 from hcq.queues.signal import HCQSignal
 from hcq.runtime.compiled import DeviceLimits
-from hcq.testing.breakages import breaks, changed, together
+from hcq.testing.breakages import attribute, breaks, changed, together
 from hcq.testing.mutants.devices import Context, launches, opened, queues
 
 # -- commands ---------------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def both_queues_are_one() -> Context:
 
 @breaks("queue.host_signal", "test_the_host_sets_a_signal_late", "test_a_sleeping_wait_wakes_when_a_queue_sets_it")
 def the_host_cannot_set_signals() -> Context:
-    before = HCQSignal.value
+    before = attribute(HCQSignal, "value")
     return patch.object(HCQSignal, "value", property(lambda self: before.__get__(self), lambda self, value: None))
 
 

@@ -10,12 +10,12 @@ from unittest.mock import patch
 
 from hcq.errors import SignalTimeout
 from hcq.queues.signal import HCQSignal
-from hcq.testing.breakages import breaks, changed
+from hcq.testing.breakages import attribute, breaks, changed
 from hcq.testing.mutants.devices import Context, opened
 
 
 def _values(get: Any = None, put: Any = None) -> Context:
-    before = HCQSignal.value
+    before = attribute(HCQSignal, "value")
     read = before.__get__ if get is None else lambda self: get(before.__get__(self))
     write = before.__set__ if put is None else lambda self, value: before.__set__(self, put(value))
     return patch.object(HCQSignal, "value", property(read, write))
@@ -27,7 +27,8 @@ def signals_begin_at_nothing() -> Context:
 
 
 def _zero(cls: Any, value: int = 0, memory: Any = None) -> Any:
-    made = HCQSignal.__new__(cls, 0) if memory is None else HCQSignal.__new__(cls, 0, memory)
+    new: Any = HCQSignal.__new__
+    made = new(cls, 0) if memory is None else new(cls, 0, memory)
     made.value = 0
     return made
 
@@ -242,6 +243,6 @@ def the_pool_has_two_signals() -> Context:
 
 @breaks("signal.timestamp", "test_time_stamps_are_on_the_clock_of_perf_counter", "test_time_stamps_follow_each_other")
 def time_stamps_run_backwards() -> Context:
-    before = HCQSignal.timestamp
+    before = attribute(HCQSignal, "timestamp")
     end = Decimal(time.perf_counter_ns()) / 1000 * 2
     return patch.object(HCQSignal, "timestamp", property(lambda self: end - before.__get__(self)))

@@ -10,12 +10,12 @@ import hcq
 from hcq.drivers.null.device import NullDevice
 from hcq.drivers.null.queue import NullComputeQueue
 from hcq.errors import SignalTimeout
-from hcq.testing.breakages import breaks, changed
+from hcq.testing.breakages import attribute, breaks, changed
 from hcq.testing.mutants.devices import Context, launches, opened, queues
 
 
 def _value(get: Any = None, put: Any = None) -> Context:
-    before = NullDevice.timeline_value
+    before = attribute(NullDevice, "timeline_value")
     read = before.__get__ if get is None else lambda self: get(before.__get__(self))
     write = before.__set__ if put is None else lambda self, value: before.__set__(self, put(value))
     return patch.object(NullDevice, "timeline_value", property(read, write))
@@ -55,7 +55,7 @@ def reserving_is_not_atomic() -> Context:
 
 @breaks("timeline.client", "test_clients_move_the_timeline_themselves")
 def clients_cannot_move_the_timeline() -> Context:
-    before = NullDevice.timeline_value
+    before = attribute(NullDevice, "timeline_value")
     return patch.object(
         NullDevice, "timeline_value", property(lambda self: before.__get__(self), lambda self, value: None)
     )

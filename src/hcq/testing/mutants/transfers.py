@@ -79,14 +79,6 @@ def transfer_moves_no_timeline() -> Context:
     return patch.object(NullAllocator, "transfer", transfer)
 
 
-@breaks("copy.large", "test_two_gibibytes_are_whole")
-def copies_end_at_two_gibibytes() -> Context:
-    def copy(dest: Any, source: Any, stream: Any = None) -> None:
-        _copied_by_host(dest, source, min(dest.nbytes, 2**31 - 1))
-
-    return patch.object(hcq, "copy", copy)
-
-
 @breaks("staging.forced", "test_the_ring_gives_the_same_as_direct_copies")
 def the_ring_loses_the_last_byte() -> Context:
     def make(copyin: Any) -> Any:
