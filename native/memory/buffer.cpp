@@ -324,6 +324,7 @@ PyType_Spec spec = {"hcq.Buffer", sizeof(BufferObject), 0, Py_TPFLAGS_DEFAULT | 
 
 // Buffers of a device that is being closed: their memory goes, and using them raises.
 PyObject* close_buffers(PyObject*, PyObject* name) {
+  if (!PyUnicode_Check(name)) return PyErr_Format(PyExc_TypeError, "the name of a device is a str");
   std::vector<BufferObject*> found;
   for (BufferObject* b = g_live_roots; b; b = b->next)
     if (b->generation == g_generation && PyObject_RichCompareBool(b->device, name, Py_EQ) == 1) {

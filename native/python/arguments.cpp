@@ -280,7 +280,9 @@ bool address_of(const Program& program, Py_ssize_t i, PyObject* o, uint64_t* out
   if (!data || !PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2) return refuse_buffer(program, i, o);
   Ref kept(Py_NewRef(data));  // what follows may run Python, which may change the dictionary
   arguments->arrays = true;
-  if (PyObject_IsTrue(PyTuple_GET_ITEM(data, 1))) {
+  int readonly = PyObject_IsTrue(PyTuple_GET_ITEM(data, 1));
+  if (readonly < 0) return false;
+  if (readonly) {
     // The kernel might write it, so it works on a copy, which nobody sees.
     if (!arguments->copies) arguments->copies = Ref(PyList_New(0));
     Ref copy(arguments->copies ? PyObject_CallMethod(o, "tobytes", nullptr) : nullptr);

@@ -366,8 +366,9 @@ PyObject* update_copy(PyObject* self, PyObject* args, PyObject* kwargs) {
 QueueKind kind_of(PyObject* self) {
   // The subclass says which of the device's queues its commands go to.
   Ref kind(PyObject_GetAttrString(self, "_copies"));
-  if (!kind) PyErr_Clear();
-  return kind && PyObject_IsTrue(kind.get()) == 1 ? QueueKind::copy : QueueKind::compute;
+  bool copies = kind && PyObject_IsTrue(kind.get()) == 1;
+  PyErr_Clear();
+  return copies ? QueueKind::copy : QueueKind::compute;
 }
 
 PyObject* bind(PyObject* self, PyObject* device) {

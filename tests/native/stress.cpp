@@ -92,6 +92,92 @@ void publish_wait(Queue* q, Signal* s, uint64_t value) {
   q->produce.unlock();
   doorbell(q);
 }
+
+void publish_copy(Queue* q, Timeline* t, void* dest, const void* source, uint64_t bytes) {
+  t->lock.lock();
+  room(q, 1);
+  auto* p = reinterpret_cast<CopyPacket*>(queue_write(q, 1));
+  p->header = {PacketType::copy, 1, kEndOfSubmit | kWaitPrevious | kCompletes, ++q->records};
+  p->destination = reinterpret_cast<uint64_t>(dest);
+  p->source = reinterpret_cast<uint64_t>(source);
+  p->bytes = bytes;
+  p->signal = t->signal;
+  p->value = t->next.fetch_add(1);
+  p->timing = nullptr;
+  queue_publish(q);
+  q->produce.unlock();
+  t->lock.unlock();
+  doorbell(q);
+}
+
+// Bound commands: a launch, and a signal whose value every submit patches.
+struct Bound {
+  BoundCommands commands;
+  Work work;
+  Signal* signal = signal_create(0);
+  Bound(Program* program, std::atomic<uint64_t>* groups) : work{nullptr, 0, groups} {
+    commands.units = 3;
+    commands.memory = static_cast<uint8_t*>(std::aligned_alloc(kUnit, 3 * kUnit));
+    std::memset(commands.memory, 0, 3 * kUnit);
+    auto* e = reinterpret_cast<ExecPacket*>(commands.memory);
+    e->header = {PacketType::exec, 2, kExternalArgs, 0};
+    e->program = program;
+    for (int i = 0; i < 3; ++i) e->groups[i] = e->items[i] = 1;
+    reinterpret_cast<ExecExtra*>(e + 1)->arguments = reinterpret_cast<uint8_t*>(&work);
+    auto* s = reinterpret_cast<SignalPacket*>(commands.memory + 2 * kUnit);
+    s->header = {PacketType::signal, 1, 0, 0};
+    s->signal = signal;
+  }
+  void publish(Queue* q, uint32_t groups, uint64_t value) {
+    room(q, 2);
+    auto* p = reinterpret_cast<IndirectPacket*>(queue_write(q, 2));
+    p->header = {PacketType::indirect, 2, kEndOfSubmit, ++q->records};
+    p->commands = &commands;
+    p->patches = 2;
+    p->patch_list = nullptr;
+    Patch patches[2]{};
+    patches[0].what = kPatchGroups;
+    patches[0].sizes.groups[0] = groups;
+    patches[0].sizes.groups[1] = patches[0].sizes.groups[2] = 1;
+    patches[1].offset = 2;
+    patches[1].what = kPatchValue;
+    patches[1].signal.value = value;
+    std::memcpy(static_cast<void*>(p + 1), patches, sizeof patches);
+    queue_publish(q);
+    q->produce.unlock();
+    doorbell(q);
+  }
+};
+
+// A device lost while one of its queues is blocked and others wait for it: everything ends, and what was to come fails.
+void lose_one(unsigned round) {
+  Device* d = device_create("lost");
+  Device* other = device_create("other");
+  d->timeline.signal = signal_create(0);
+  other->timeline.signal = signal_create(0);
+  Signal *never = signal_create(0), *mine = signal_create(0);
+  Queue *q = device_queue(d, QueueKind::compute), *r = device_queue(other, QueueKind::compute);
+  publish_wait(q, never, 1);
+  publish_wait(r, d->timeline.signal, 1);
+  std::thread loser([&] {
+    for (unsigned i = 0; i < round % 7 * 100; ++i) cpu_relax();
+    device_lose(d, fault_record(Fault{"lost", "none", "test", 0}));
+  });
+  signal_release(never);  // only the queue knows it
+  for (int i = 0; i < 4; ++i) publish_wait(q, mine, 0);
+  loser.join();
+  for (Queue* each : {q, r})
+    while (each->has_work()) step(each, true, now_ns() + 20000);
+  if (signal_reached(*d->timeline.signal->memory, 1) != Reached::failed) g_errors.fetch_add(1);
+  if (other->fault.load() != 0 || other->reported.load() == 0) g_errors.fetch_add(1);
+  signal_release(mine);
+  Signal *s = d->timeline.signal, *t = other->timeline.signal;
+  device_release(d);  // its records are used again by the next round
+  device_release(other);
+  signal_release(s);
+  signal_release(t);
+  run_retired();
+}
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -115,7 +201,30 @@ int main(int argc, char** argv) {
   std::vector<std::atomic<uint64_t>> groups(kDevices);
   std::vector<uint64_t> wide_groups(kDevices, 0);
 
+  // A host thread sets, late, what queues wait for.
+  std::vector<Signal*> gates;
+  std::vector<std::atomic<uint64_t>> wanted(kDevices);
+  for (int i = 0; i < kDevices; ++i) gates.push_back(signal_create(0));
+  std::atomic<bool> over{false};
+  std::thread host([&] {
+    uint64_t calls = 0;
+    while (!over.load()) {
+      for (int i = 0; i < kDevices; ++i)
+        if (uint64_t value = wanted[i].load(); gates[i]->memory->value.load() < value)
+          signal_set(*gates[i]->memory, value);
+      std::atomic<uint64_t> sum{0};
+      parallel_for(
+          16, [](void* p, uint64_t i) { static_cast<std::atomic<uint64_t>*>(p)->fetch_add(i); }, &sum);
+      if (sum.load() != 120) g_errors.fetch_add(1);
+      if (++calls % 16 == 0) lose_one(static_cast<unsigned>(calls));
+    }
+  });
+
   auto produce = [&](int id) {
+    Bound bound(wide, &groups[id]);
+    uint64_t submits = 0;
+    constexpr size_t kBytes = 3 << 19;
+    std::vector<char> from(kBytes), to(kBytes);
     std::mt19937 random(static_cast<unsigned>(id) + 1);
     Device* d = devices[id];
     Queue* q = device_queue(d, QueueKind::compute);
@@ -135,6 +244,20 @@ int main(int argc, char** argv) {
                      other->timeline.next.load() > 1 && id > 0 ? other->timeline.next.load() - 1 : 0);
       } else if (what == 13) {
         signal_release(signal_create(0));
+        publish_wait(q, gates[id], wanted[id].fetch_add(1) + 1);
+        uint32_t n = 1 + random() % 8;
+        wide_groups[id] += n;
+        bound.publish(q, n, ++submits);
+      } else if (what == 14 && r % 8 == 0) {
+        // Alone on the bytes: behind what is queued, and over before they are looked at.
+        from[r % kBytes] = static_cast<char>(r);
+        publish_copy(device_queue(d, QueueKind::copy), &d->timeline, to.data(), from.data(), kBytes);
+        uint64_t value = d->timeline.next.load() - 1;
+        while (d->timeline.signal->memory->value.load(std::memory_order_acquire) < value) {
+          step(q, true, now_ns() + 20000);
+          step(device_queue(d, QueueKind::copy), true, now_ns() + 20000);
+        }
+        if (to[r % kBytes] != from[r % kBytes]) g_errors.fetch_add(1);
       } else {
         // Wait on this thread, stepping the queue, as a Python thread does.
         uint64_t position = q->tail.load();
@@ -146,12 +269,15 @@ int main(int argc, char** argv) {
       step(q, true, now_ns() + 20000);
       cpu_relax();
     }
+    if (bound.signal->memory->value.load() != submits) g_errors.fetch_add(1);
     if (sequence[id] != steps) g_errors.fetch_add(1);
     if (groups[id].load() != wide_groups[id]) g_errors.fetch_add(1);
   };
   std::vector<std::thread> threads;
   for (int i = 0; i < kDevices; ++i) threads.emplace_back(produce, i);
   for (auto& t : threads) t.join();
+  over.store(true);
+  host.join();
   std::printf("%llu errors, %u threads\n", static_cast<unsigned long long>(g_errors.load()), scheduler_threads());
   std::fflush(stdout);
   std::_Exit(g_errors.load() ? 1 : 0);
