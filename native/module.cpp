@@ -1,6 +1,8 @@
 // The extension module hcq._native: collects what the other files define. No logic lives here.
 #include <nanobind/nanobind.h>
 
+#include <stdexcept>
+
 #include "core/lifecycle.hpp"
 #include "cpu/bindings.hpp"
 #include "memory/memory.hpp"
@@ -10,6 +12,9 @@
 namespace nb = nanobind;
 
 NB_MODULE(_native, m) {
+  // Types, pools and threads are the process's: a second interpreter would take the first one's types away.
+  if (PyInterpreterState_Get() != PyInterpreterState_Main())
+    throw std::runtime_error("hcq works in the main interpreter of a process only, not in subinterpreters");
   m.doc() = "Native parts of hcq: signals, queues, the command processor, memory, launches.";
   hcq::prepare_for_fork();
   PyObject* module = m.ptr();

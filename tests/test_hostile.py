@@ -466,3 +466,27 @@ def test_ten_thousand_streams_come_and_go(dev, add):
     dev.synchronize()
     _native.run_retired()
     assert len(_native.queues()) < 100
+
+
+def test_a_subinterpreter_is_refused_and_the_main_one_goes_on():
+    holds(
+        python(
+            """
+            import sys
+            dev = Device["CLANG"]
+            if sys.version_info < (3, 12):
+                import _xxsubinterpreters as interpreters
+                other = interpreters.create()
+                try:
+                    interpreters.run_string(other, "import hcq\\nhcq.HCQSignal()")
+                    print("no error")
+                except interpreters.RunFailedError as error:
+                    assert "main interpreter" in str(error), error
+                interpreters.destroy(other)
+            s = HCQSignal()
+            dev.hw_compute_queue_t().signal(s, 1).submit(dev)
+            s.wait(1)
+            print("fine")
+            """
+        )
+    )
