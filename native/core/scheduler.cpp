@@ -1,18 +1,20 @@
-// Pool threads, the ready list, jobs, blocked queues and awaiting tasks (docs/design/processor.md).
+// Pool threads, the ready list and blocked queues (docs/design/processor.md).
 #include "core/scheduler.hpp"
 
 #include <unistd.h>
 
 #include <cerrno>
-#include <deque>
-#include <mutex>
 
 #include "core/device.hpp"
+#include "core/scheduler_state.hpp"
 #include "platform/platform.hpp"
 
 namespace hcq {
 
+State* g_state = new State;
+
 namespace {
+std::atomic<unsigned> g_limit{0};
 constexpr uint64_t kLinger = 20000;            // ns a thread spins on a queue that ran empty
 constexpr uint64_t kSpin = 10000;              // ns the scout spins before it naps
 constexpr uint64_t kNap = 50000;               // ns of one nap while launches are recent
@@ -20,51 +22,13 @@ constexpr uint64_t kAwake = 5000000;           // ns after the last work until t
 constexpr uint64_t kBlockedNap = 10000000;     // longest nap while a queue waits for a signal that others may set
 constexpr uint64_t kBlockedSleep = 500000000;  // the same where the kernel wakes us when such a signal is set
 
-struct Sleeper {
-  std::atomic<uint32_t> word{0};
-};
-
-struct Waiting {  // an entry of the blocked list
-  Signal* signal;
-  uint64_t value;
-  bool own;      // the device's own timeline: its error range doesn't count
-  Queue* queue;  // or null: an awaiting task
-  int descriptor;
-  uint64_t token;
-};
-
-struct Task {
-  int descriptor;
-  uint64_t token;
-};
-
-struct State {
-  std::mutex lock;  // everything below that is not atomic; held briefly
-  std::deque<Queue*> ready;
-  std::vector<Job*> jobs;
-  std::vector<unsigned> wanted;  // pool threads each job still takes
-  std::vector<Sleeper*> sleepers;
-  std::vector<Waiting> waiting;
-  std::vector<Task> finished;
-  unsigned threads = 0;
-  bool scouting = false;  // one thread spins or naps and will see new work by itself
-  // Mirrors of sizes above, read without the lock. Relaxed: whoever misses a change sees it at the next look.
-  std::atomic<uint32_t> ready_count{0}, job_count{0}, waiting_count{0};
-  std::atomic<bool> drowsy{false};      // the scout's naps are long: new work must wake it
-  std::atomic<uint32_t> busy{0};        // threads that run something; the others are on their way to the lists
-  std::atomic<uint32_t> lingering{0};   // threads that spin on a queue of theirs and look here too
-  std::atomic<uint32_t> scout_word{0};  // futex of a napping scout
-};
-State* g_state = new State;
-
-std::atomic<unsigned> g_limit{0};
-
 bool satisfied(const Waiting& w) {
   if (w.own) return w.signal->memory->value.load(std::memory_order_acquire) >= w.value;
   return signal_reached(*w.signal->memory, w.value) != Reached::no;
 }
 
 void thread_main();
+}  // namespace
 
 // Under the lock: one more thread to run things, if that is needed and can be had.
 Sleeper* wake_candidate(State* s) {
@@ -88,6 +52,7 @@ void wake(Sleeper* sleeper) {
   futex_wake(&sleeper->word, 1, false);
 }
 
+namespace {
 void push_ready(Queue* q) {
   State* s = g_state;
   queue_retain(q);
@@ -397,152 +362,6 @@ void resume_satisfied() {
     queue_release(q);
   }
   for (Signal* signal : dropped) signal_release(signal);
-}
-
-Job* job_make(Queue* q) {
-  Job* job = new Job;
-  job->queue = q;
-  return job;
-}
-
-void job_release(Job* job) {
-  // acq_rel: the last one out frees what all have read
-  if (job->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete job;
-}
-
-void job_open(Job* job, unsigned helpers) {
-  uint64_t ranges = (job->total + job->chunk - 1) / job->chunk;
-  job->left.store(ranges + 1, std::memory_order_relaxed);  // the list's lock publishes it
-  if (helpers > ranges - 1) helpers = static_cast<unsigned>(ranges - 1);
-  if (helpers == 0) return;
-  State* s = g_state;
-  std::vector<Sleeper*> sleepers;
-  bool napping;
-  {
-    std::lock_guard<std::mutex> guard(s->lock);
-    s->jobs.push_back(job);
-    s->wanted.push_back(helpers);
-    s->job_count.store(static_cast<uint32_t>(s->jobs.size()), std::memory_order_relaxed);
-    napping = s->scouting;
-    unsigned awake = (napping ? 1 : 0) + s->lingering.load(std::memory_order_relaxed);
-    for (unsigned n = awake; n < helpers; ++n) {
-      unsigned threads = s->threads;
-      Sleeper* sleeper = wake_candidate(s);
-      if (sleeper) sleepers.push_back(sleeper);
-      if (!sleeper && s->threads == threads) break;
-    }
-  }
-  for (Sleeper* sleeper : sleepers) wake(sleeper);
-  if (napping) urge();
-}
-
-bool job_run(Job* job, bool publisher) {
-  uint64_t begin = now_ns(), finished = 0;
-  for (;;) {
-    // relaxed: the counter only divides the ranges; results are published by `left`
-    uint64_t first = job->next.fetch_add(job->chunk, std::memory_order_relaxed);
-    if (first >= job->total) break;
-    uint64_t last = first + job->chunk < job->total ? first + job->chunk : job->total;
-    job->run(*job, first, last);
-    ++finished;
-  }
-  if (publisher) {
-    State* s = g_state;
-    std::lock_guard<std::mutex> guard(s->lock);
-    for (size_t i = 0; i < s->jobs.size(); ++i) {
-      if (s->jobs[i] != job) continue;
-      s->jobs[i] = s->jobs.back();
-      s->jobs.pop_back();
-      s->wanted[i] = s->wanted.back();
-      s->wanted.pop_back();
-      break;
-    }
-    s->job_count.store(static_cast<uint32_t>(s->jobs.size()), std::memory_order_relaxed);
-    ++finished;
-  }
-  if (finished == 0) return false;
-  job->busy_ns.fetch_add(now_ns() - begin, std::memory_order_relaxed);
-  // acq_rel: whoever counts down to zero sees the memory that every other thread wrote
-  return job->left.fetch_sub(finished, std::memory_order_acq_rel) == finished;
-}
-
-void parallel_for(uint64_t count, void (*fn)(void*, uint64_t), void* context) {
-  unsigned threads = worker_limit();
-  if (count < 2 || threads < 2) {
-    for (uint64_t i = 0; i < count; ++i) fn(context, i);
-    return;
-  }
-  Job* job = job_make(nullptr);
-  job->each = fn;
-  job->context = context;
-  job->total = count;
-  job->run = [](const Job& j, uint64_t first, uint64_t last) {
-    for (uint64_t i = first; i < last; ++i) j.each(j.context, i);
-  };
-  job_open(job, threads - 1);
-  if (!job_run(job, true)) {
-    // What others still have in hand is short: look, and give them the core when they need it.
-    // acquire: what they wrote is seen when the counter is
-    for (unsigned n = 0; job->left.load(std::memory_order_acquire) != 0; ++n) n < 500 ? cpu_relax() : yield_thread();
-  }
-  job_release(job);
-}
-
-void async_register(Signal* signal, uint64_t value, int descriptor, uint64_t token) {
-  State* s = g_state;
-  signal->refs.fetch_add(1, std::memory_order_relaxed);
-  Sleeper* sleeper = nullptr;
-  {
-    std::lock_guard<std::mutex> guard(s->lock);
-    s->waiting.push_back(Waiting{signal, value, false, nullptr, descriptor, token});
-    s->waiting_count.store(static_cast<uint32_t>(s->waiting.size()), std::memory_order_relaxed);
-    if (!s->scouting) sleeper = wake_candidate(s);  // somebody looks at signals that other processes set
-  }
-  wake(sleeper);
-  if (s->drowsy.load(std::memory_order_relaxed)) urge();  // as in block()
-  std::atomic_thread_fence(
-      std::memory_order_seq_cst);  // the entry before the look: the setter sees it, or we the value
-  if (signal_reached(*signal->memory, value) != Reached::no) resume_satisfied();
-}
-
-void async_cancel(int descriptor, uint64_t token) {
-  State* s = g_state;
-  Signal* dropped = nullptr;
-  {
-    std::lock_guard<std::mutex> guard(s->lock);
-    for (size_t i = 0; i < s->waiting.size(); ++i) {
-      Waiting& w = s->waiting[i];
-      if (w.queue || w.descriptor != descriptor || w.token != token) continue;
-      dropped = w.signal;
-      w = s->waiting.back();
-      s->waiting.pop_back();
-      break;
-    }
-    s->waiting_count.store(static_cast<uint32_t>(s->waiting.size()), std::memory_order_relaxed);
-    for (size_t i = 0; i < s->finished.size(); ++i) {
-      if (s->finished[i].descriptor != descriptor || s->finished[i].token != token) continue;
-      s->finished[i] = s->finished.back();
-      s->finished.pop_back();
-      break;
-    }
-  }
-  if (dropped) signal_release(dropped);
-}
-
-std::vector<uint64_t> async_take(int descriptor) {
-  State* s = g_state;
-  std::vector<uint64_t> tokens;
-  std::lock_guard<std::mutex> guard(s->lock);
-  for (size_t i = 0; i < s->finished.size();) {
-    if (s->finished[i].descriptor != descriptor) {
-      ++i;
-      continue;
-    }
-    tokens.push_back(s->finished[i].token);
-    s->finished[i] = s->finished.back();
-    s->finished.pop_back();
-  }
-  return tokens;
 }
 
 }  // namespace hcq
