@@ -270,7 +270,7 @@ def _launches(dev: Any, triad: Any) -> list[Timing]:
     ones = np.ones(TRIAD_FLOATS, FLOAT)
     for buffer in (a, b, c):
         buffer.copyin(ones)
-    small = {"global_size": (1, 1, 1), "vals": (np.float32(3), 256, 256)}
+    small = {"global_size": (1, 1, 1), "vals": (3.0, 256, 256)}
     for _ in range(100):
         triad(a, b, c, **small)
     dev.synchronize()
@@ -286,7 +286,7 @@ def _launches(dev: Any, triad: Any) -> list[Timing]:
         dev.synchronize()
         waited.append(time.perf_counter() - start)
     groups = (-(-TRIAD_FLOATS // TRIAD_FLOATS_A_GROUP), 1, 1)
-    large = {"global_size": groups, "vals": (np.float32(3), TRIAD_FLOATS, TRIAD_FLOATS_A_GROUP), "wait": True}
+    large = {"global_size": groups, "vals": (3.0, TRIAD_FLOATS, TRIAD_FLOATS_A_GROUP), "wait": True}
     streamed = median([triad(a, b, c, **large) for _ in range(ROUNDS + 1)][1:])
     return [
         Timing("launch, queued", "host", queued),
