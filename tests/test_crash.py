@@ -174,3 +174,16 @@ def test_a_crash_in_a_queued_launch_names_its_device(libraries, device):
             rf"hcq: segmentation fault at address 0x10 in kernel 'in_group' on {device}, group \(1, [012], 2\) of .*"
         )
         assert re.fullmatch(expected + "\n", done.stderr)
+
+
+def test_a_crash_in_a_copy_is_named() -> None:
+    code = """
+import hcq
+dev = hcq.Device["CLANG"]
+buf = hcq.empty(64, hcq.dtypes.uint8, "CLANG")
+dev.hw_copy_queue_t().copy(buf._buf.va_addr, 4096, 64).submit(dev)
+dev.synchronize()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGSEGV
+    assert "in a copy on CLANG" in done.stderr

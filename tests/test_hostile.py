@@ -490,3 +490,27 @@ def test_a_subinterpreter_is_refused_and_the_main_one_goes_on():
             """
         )
     )
+
+
+@pytest.mark.parametrize("dtype", ["O", ">i4"])
+def test_arrays_that_kernels_cannot_read_are_refused(dtype: str) -> None:
+    dev = Device["CLANG"]
+    touch = dev.program("touch", "void touch(char *x) { x[0] = 1; }")
+    array = np.array([1, 2]).astype(dtype)
+    with pytest.raises(LaunchError, match="array 0"):
+        touch(array)
+    assert list(array) == [1, 2]
+
+
+def test_kernargs_at_a_null_address_are_refused() -> None:
+    dev = Device["CLANG"]
+    touch = dev.program("touch", "void touch(char *x) { x[0] = 1; }")
+    with pytest.raises(ValueError, match="kernargs_ptr"):
+        touch.fill_kernargs([Buffer("CLANG", 4, dtypes.uint8).allocate()], kernargs_ptr=0)
+
+
+def test_a_native_queue_has_a_repr_that_helps() -> None:
+    dev = Device["CLANG"]
+    queue = dev.hw_compute_queue_t().memory_barrier()
+    assert repr(queue).endswith("Queue: 1 commands>")
+    assert repr(queue.bind(dev)).endswith("Queue: 1 commands, bound to CLANG>")

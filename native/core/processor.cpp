@@ -53,6 +53,8 @@ void run_exec_groups(const Job& job, uint64_t first, uint64_t last) {
 void run_copy(const Job& job, uint64_t first, uint64_t last) {
   uint64_t from = first * kCopyChunk, to = last * kCopyChunk;
   if (to > job.bytes) to = job.bytes;
+  set_running_device(job.queue->device->name.c_str());
+  RunningProgram copying(&g_copying, nullptr);
   copy_part(reinterpret_cast<void*>(job.destination + from), reinterpret_cast<void*>(job.source + from), to - from,
             job.bytes);
 }
@@ -262,8 +264,11 @@ Did run_copy_packet(Queue* q, uint8_t* packet, bool helper) {
   uint64_t start = timed ? now_ns() : 0;
   if (overlap)
     std::memmove(reinterpret_cast<void*>(p->destination), reinterpret_cast<void*>(p->source), p->bytes);
-  else
+  else {
+    set_running_device(q->device->name.c_str());
+    RunningProgram copying(&g_copying, nullptr);
     copy_part(reinterpret_cast<void*>(p->destination), reinterpret_cast<void*>(p->source), p->bytes, p->bytes);
+  }
   complete(q, packet, start, timed ? now_ns() : 0);
   return Did::next;
 }

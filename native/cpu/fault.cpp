@@ -19,6 +19,7 @@
 
 namespace hcq {
 
+const Program g_copying;
 __thread Running g_running __attribute__((tls_model("initial-exec"))) = {};
 
 namespace {
@@ -87,9 +88,13 @@ void report(int signal, const siginfo_t* info, const Running& running) {
       line.add(address, 16);
     }
   }
-  line.add(" in kernel '");
-  line.add(running.program->name.c_str());
-  line.add("'");
+  if (running.program == &g_copying) {
+    line.add(" in a copy");
+  } else {
+    line.add(" in kernel '");
+    line.add(running.program->name.c_str());
+    line.add("'");
+  }
   if (running.device) {
     line.add(" on ");
     line.add(running.device);
@@ -169,6 +174,7 @@ void fault_install() {
 }
 
 void fault_prepare_thread() {
+  fault_install();  // copies come here before any program is loaded
   g_running.prepared = true;
   stack_t now = {};
   if (!g_has_stack_key) return;

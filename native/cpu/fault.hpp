@@ -21,6 +21,8 @@ extern __thread Running g_running __attribute__((tls_model("initial-exec")));
 // Says on which device this thread runs what comes next. `name` must stay valid until it is replaced.
 inline void set_running_device(const char* name) { g_running.device = name; }
 
+extern const Program g_copying;  // stands for a copy command in g_running
+
 void fault_install();         // once, when the first program is loaded; further calls do nothing
 void fault_prepare_thread();  // gives the thread an alternate signal stack, unless it has one
 

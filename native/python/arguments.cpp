@@ -278,6 +278,12 @@ bool address_of(const Program& program, Py_ssize_t i, PyObject* o, uint64_t* out
   std::string text = program.name + ": array " + std::to_string(i);
   if (strides && strides != Py_None) return refuse(text + " is strided: pass numpy.ascontiguousarray of it");
   if (!data || !PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2) return refuse_buffer(program, i, o);
+  PyObject* type = PyDict_GetItemString(interface.get(), "typestr");
+  const char* typestr = type && PyUnicode_Check(type) ? PyUnicode_AsUTF8(type) : nullptr;
+  if (!typestr) return refuse_buffer(program, i, o);
+  if (typestr[0] == '>')
+    return refuse(text + " is big-endian (" + typestr + "): pass a.astype(a.dtype.newbyteorder('='))");
+  if (typestr[0] && typestr[1] == 'O') return refuse(text + " holds Python objects, which kernels can't work on");
   Ref kept(Py_NewRef(data));  // what follows may run Python, which may change the dictionary
   arguments->arrays = true;
   int readonly = PyObject_IsTrue(PyTuple_GET_ITEM(data, 1));

@@ -97,6 +97,16 @@ void queue_dealloc(PyObject* object) {
   Py_DECREF(type);
 }
 
+PyObject* queue_repr(PyObject* self) {
+  Commands* c = cast(self)->commands;
+  const char* name = Py_TYPE(self)->tp_name;
+  if (cast(self)->generation != g_generation) return PyUnicode_FromFormat("<%s inherited through fork>", name);
+  if (c->bound)
+    return PyUnicode_FromFormat("<%s: %zu commands, bound to %s>", name, c->offsets.size(),
+                                c->bound_device->name.c_str());
+  return PyUnicode_FromFormat("<%s: %zu commands>", name, c->offsets.size());
+}
+
 Py_ssize_t queue_length(PyObject* self) { return static_cast<Py_ssize_t>(cast(self)->commands->offsets.size()); }
 
 // Room for one more command of `units`; nullptr with an exception set when the queue is bound.
@@ -507,6 +517,7 @@ PyType_Slot slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(queue_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(queue_traverse)},
     {Py_tp_clear, reinterpret_cast<void*>(queue_clear)},
+    {Py_tp_repr, reinterpret_cast<void*>(queue_repr)},
     {Py_sq_length, reinterpret_cast<void*>(queue_length)},
     {Py_tp_methods, methods},
     {Py_tp_members, members},

@@ -56,6 +56,11 @@ PyObject* fill_kernargs(PyObject* self_object, PyObject* args, PyObject* kwargs)
   uint64_t address;
   if (pointer && pointer != Py_None) {
     if (!parse_u64(pointer, &address, "kernargs_ptr")) return nullptr;
+    if (address < 4096 || address % 8) {  // no memory of anybody's is below the first page
+      PyErr_Format(PyExc_ValueError, "kernargs_ptr must be the address of %u writable bytes, aligned to 8; got %llu",
+                   arguments.size, static_cast<unsigned long long>(address));
+      return nullptr;
+    }
   } else {
     try {
       address = reinterpret_cast<uint64_t>(self->device->device->kernargs.take(arguments.size));

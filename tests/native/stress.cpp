@@ -21,6 +21,8 @@ extern "C" void _Py_Dealloc(PyObject*) {}  // retire.cpp can drop Python objects
 
 namespace hcq {
 __thread Running g_running __attribute__((tls_model("initial-exec")));  // no kernels of native/cpu here
+const Program g_copying;
+void fault_prepare_thread() { g_running.prepared = true; }
 // Kernels: the arguments are the address of a counter and the value it must have; groups add to a second counter.
 struct Work {
   uint64_t* sequence;
