@@ -44,6 +44,7 @@ class Breakage:
 
 
 REGISTRY: dict[str, Breakage] = {}
+for_good: list[AbstractContextManager[Any]] = []  # in a process that a test started which is to notice a breakage
 
 
 def breaks(promise: str, *tests: str) -> Callable[[Apply], Apply]:
@@ -106,7 +107,8 @@ def applied(name: str, device: str) -> Iterator[None]:
 
 def apply_for_good(name: str) -> None:
     """Breaks this process, which a test started; prefixed to its code by suite/tools.py."""
-    all_of_them()[name].apply().__enter__()
+    for_good.append(all_of_them()[name].apply())  # kept: a context manager that is dropped ends
+    for_good[-1].__enter__()
 
 
 def _short_waits() -> AbstractContextManager[Any]:

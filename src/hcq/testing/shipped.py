@@ -11,7 +11,7 @@ HERE = Path(__file__).parent / "kernels"
 
 
 def describe(device: str) -> DriverUnderTest:
-    """The description for a device's name; see `hcq.testing.known`."""
+    """The description for a device's name; see hcq.testing.driver.known."""
     from hcq.runtime.registry import Device
 
     name = Device.canonicalize(device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 from typing import Any
@@ -134,8 +135,10 @@ def _closing(descriptors: list[int]) -> Context:
     "test_a_forked_child_leaves_in_the_ordinary_way",
 )
 def leaving_complains() -> Context:
-    atexit.register(lambda: print("work was still queued", file=sys.stderr))
-    return patch.dict(os.environ)
+    stack = contextlib.ExitStack()
+    atexit.register(complain := lambda: print("work was still queued", file=sys.stderr))
+    stack.callback(atexit.unregister, complain)
+    return stack
 
 
 @breaks("fault.finalizers", "test_frees_and_finalizers_of_a_lost_device_are_silent")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
@@ -257,23 +257,28 @@ def program_keeps_the_first_runtime() -> Context:
     return patch.object(NullDevice, "program", program)
 
 
+@contextmanager
+def _without(*variables: str) -> Any:
+    """The environment lacks these: whatever reads them finds nothing."""
+    with patch.dict(os.environ):
+        for name in variables:
+            os.environ.pop(name, None)
+        yield
+
+
 @breaks("compiler.disable", "test_the_variables_switch_the_cache")
 def variables_of_the_cache_are_ignored() -> Context:
-    for name in ("ASSERT_COMPILE", "DISABLE_COMPILER_CACHE"):
-        os.environ.pop(name, None)
-    return patch.dict(os.environ)
+    return _without("ASSERT_COMPILE", "DISABLE_COMPILER_CACHE")
 
 
 @breaks("allocator.lru_off", "test_lru_zero_switches_the_cache_off")
 def lru_zero_is_ignored() -> Context:
-    os.environ.pop("LRU", None)
-    return patch.dict(os.environ)
+    return _without("LRU")
 
 
 @breaks("allocator.limit_variable", "test_the_variable_sets_the_limit")
 def the_limits_variable_is_ignored() -> Context:
-    os.environ.pop("HCQ_MEMORY_LIMIT", None)
-    return patch.dict(os.environ)
+    return _without("HCQ_MEMORY_LIMIT")
 
 
 @breaks(
@@ -282,8 +287,7 @@ def the_limits_variable_is_ignored() -> Context:
     "test_a_launch_that_gives_up_loses_no_timeline_value",
 )
 def the_queue_limit_is_ignored() -> Context:
-    os.environ.pop("HCQ_QUEUE_LIMIT", None)
-    return patch.dict(os.environ)
+    return _without("HCQ_QUEUE_LIMIT")
 
 
 @breaks("timeline.wait_timeout", "test_a_queue_that_stands_is_no_failure")
@@ -307,11 +311,11 @@ def a_queue_that_stands_loses_the_device() -> Context:
 def every_driver_is_imported() -> Context:
     import hcq.drivers.cpu  # noqa: F401
 
-    return patch.dict(os.environ)
+    return nullcontext()
 
 
 @breaks("names.light", "test_importing_hcq_is_light")
 def importing_hcq_imports_numpy() -> Context:
     import numpy  # noqa: F401
 
-    return patch.dict(os.environ)
+    return nullcontext()
