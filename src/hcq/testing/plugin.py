@@ -6,6 +6,7 @@ A test of the suite is any with a `promise` mark that comes from hcq.testing.sui
 from __future__ import annotations
 
 import importlib
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -118,7 +119,10 @@ def breakage(request: pytest.FixtureRequest) -> Iterator[str | None]:
 @pytest.fixture
 def driver(request: pytest.FixtureRequest, breakage: str | None, monkeypatch: pytest.MonkeyPatch) -> DriverUnderTest:
     """The description of the driver under test."""
+    from hcq.testing.suite import tools
+
     described: DriverUnderTest = request.node.stash[DRIVER]
+    tools.salt = zlib.crc32(request.node.nodeid.encode())
     # A failing test may leave a queue standing at a wait: nobody shall wait for that for half a minute.
     monkeypatch.setenv("HCQ_TIMEOUT_MS", "500" if breakage else "5000")
     if described.factory is not None and described.device not in hcq.Device._devices:

@@ -151,7 +151,6 @@ def signals_change_places() -> Context:
     "test_a_timeout_names_who_was_to_set_the_signal",
     "test_a_wait_that_timed_out_succeeds_later",
     "test_update_wait",
-    "test_thousands_of_submits_behind_a_wait_lose_nothing",
 )
 def queues_do_not_wait() -> Context:
     return queues("wait", lambda wait: lambda self, sig, value: wait(self, sig, 0))

@@ -9,7 +9,7 @@ import pytest
 import hcq
 from hcq.errors import LaunchError
 from hcq.testing.marks import needs, promise
-from hcq.testing.suite.tools import BYTE, address, empty, eventually, filled, later, noise, printed, read
+from hcq.testing.suite.tools import address, empty, eventually, filled, later, noise, printed, read
 
 KINDS = ("hw_compute_queue_t", "hw_copy_queue_t")
 REFUSED = (ValueError, TypeError, RuntimeError, OverflowError, AttributeError)
@@ -80,7 +80,7 @@ def test_copy_is_exact(dev, size, dest_at, source_at):
 @needs("queues")
 def test_copy_works_on_the_devices_own_addresses(dev):
     data = noise(5000)
-    source, dest = filled(dev, data), empty(dev, 5000, BYTE)
+    source, dest = filled(dev, data), filled(dev, np.zeros(5000, np.uint8))
     one_time(dev, dev.hw_copy_queue_t().copy(address(dest), address(source), 5000))
     assert (read(dest) == data).all()
 

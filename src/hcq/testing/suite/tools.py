@@ -21,6 +21,7 @@ from hcq.testing.breakages import VARIABLE
 
 I32 = np.dtype(np.int32)
 BYTE = np.dtype(np.uint8)
+salt = 0  # set for each test by the plugin
 PATIENCE = 30.0  # seconds: how long a test waits for what must come; on a loaded machine too
 
 
@@ -46,8 +47,9 @@ def read(buf: Any, dtype: Any = None) -> np.ndarray:
 
 
 def noise(count: int, seed: int = 0) -> np.ndarray:
-    """Reproducible bytes without a pattern that a shifted or shortened copy could match."""
-    return np.random.default_rng(seed).integers(0, 256, count, dtype=np.uint8)
+    """Reproducible bytes without a pattern that a shifted or shortened copy could match, others in each test: what an
+    earlier one left in memory must not pass for a copy."""
+    return np.random.default_rng([salt, seed]).integers(0, 256, count, dtype=np.uint8)
 
 
 def address(buf: Any) -> int:
