@@ -229,11 +229,13 @@ def test_awaiting_a_signal_and_a_device(dev):
 
         task = asyncio.ensure_future(other())
         await done.reached(5)
+        seen = done.value
         await dev.idle()
+        idle = dev.timeline_signal.value >= value
         await task
-        return steps, dev.timeline_signal.value >= value
+        return steps, seen, idle
 
-    assert asyncio.run(main()) == ([0, 1, 2, 3, 4], True)
+    assert asyncio.run(main()) == ([0, 1, 2, 3, 4], 5, True)
 
 
 @promise("signal.await")
