@@ -198,6 +198,50 @@ bool put_int(const Program& program, size_t index, const Param& p, PyObject* v, 
   return true;
 }
 
+// A NumPy scalar of exactly the parameter's type, by its buffer: ten times faster than by its dtype. False, without an
+// exception, when it is anything else.
+bool put_same_scalar(const Param& p, PyObject* v, uint8_t* out) {
+  if (!Py_TYPE(v)->tp_as_buffer || !Py_TYPE(v)->tp_as_buffer->bf_getbuffer) return false;
+  Py_buffer view;
+  if (PyObject_GetBuffer(v, &view, PyBUF_FORMAT) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  bool same = false;
+  if (view.ndim == 0 && view.format && view.format[0] && !view.format[1] && view.itemsize == p.size) {
+    char c = view.format[0];
+    bool is_signed = std::strchr("bhilq", c), is_unsigned = std::strchr("BHILQ", c);
+    switch (p.kind) {
+      case ParamKind::i8:
+      case ParamKind::i16:
+      case ParamKind::i32:
+      case ParamKind::i64:
+        same = is_signed;
+        break;
+      case ParamKind::u8:
+      case ParamKind::u16:
+      case ParamKind::u32:
+      case ParamKind::u64:
+        same = is_unsigned;
+        break;
+      case ParamKind::f16:
+      case ParamKind::f32:
+      case ParamKind::f64:
+        same = c == (p.size == 2 ? 'e' : p.size == 4 ? 'f' : 'd');
+        break;
+      case ParamKind::boolean:
+        same = c == '?';
+        break;
+      default:
+        same = is_signless(p.kind) && (is_signed || is_unsigned);
+        break;
+    }
+    if (same) std::memcpy(out, view.buf, p.size);
+  }
+  PyBuffer_Release(&view);
+  return same;
+}
+
 // A NumPy scalar: of the parameter's own type, taken bit for bit.
 bool put_scalar(const Program& program, size_t index, const Param* p, PyObject* v, uint8_t* out, uint32_t* size) {
   Ref dtype(PyObject_GetAttrString(v, "dtype"));
@@ -233,6 +277,7 @@ bool put_value(const Program& program, size_t index, const Param& p, PyObject* v
       return refuse(where(program, index) + ": expected " + kind_name(p.kind) + ", got the float " + shown(v));
     return put_double(program, index, p, PyFloat_AS_DOUBLE(v), false, out);
   }
+  if (put_same_scalar(p, v, out)) return true;
   uint32_t size;
   return put_scalar(program, index, &p, v, out, &size);
 }
