@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
 from hcq import config
@@ -115,15 +114,15 @@ def _find(named: str | None, _path: str | None) -> Toolchain | None:
             program, *arguments = shlex.split(named)
         except ValueError:  # an open quote
             return None
-        path = shutil.which(program)
+        path = _which(program)
         return _toolchain(path, *arguments) if path is not None else None
     for name in ("clang", "gcc", "cc"):
-        path = shutil.which(name)
+        path = _which(name)
         if path is not None:
             return _toolchain(path)
     spec = importlib.util.find_spec("ziglang")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        path = shutil.which("zig", path=folder)
+        path = _which("zig", path=folder)
         if path is not None:
             return _toolchain(path, "cc")
     return None
@@ -132,6 +131,19 @@ def _find(named: str | None, _path: str | None) -> Toolchain | None:
 def _toolchain(path: str, *arguments: str) -> Toolchain:
     # Absolute, since the compiler runs in a directory of its own; not resolved, since programs look at their own name.
     return Toolchain((os.path.abspath(path), *arguments), os.path.realpath(path))
+
+
+def _which(program: str, path: str | None = None) -> str | None:
+    """shutil.which, without the compression modules that shutil imports: opening a device would wait for them."""
+    if os.path.dirname(program):
+        folders = [""]
+    else:
+        folders = (path or os.environ.get("PATH") or os.defpath).split(os.pathsep)
+    for folder in folders:
+        candidate = os.path.join(folder, program)
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    return None
 
 
 def common_flags() -> tuple[str, ...]:
