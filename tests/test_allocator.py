@@ -20,6 +20,7 @@ from hcq import (
     BufferOptions,
     Compiled,
     Device,
+    HCQBuffer,
     LRUAllocator,
     MallocAllocator,
     dtypes,
@@ -674,3 +675,75 @@ def test_ten_threads_share_an_allocator_of_pooled_memory():
         for thread in threads:
             thread.join()
         assert not problems and allocator.live_bytes == 0
+
+
+# Mistakes of clients
+
+
+@pytest.fixture(params=["pooled", "driver"])
+def giving_handles(request):
+    """An allocator whose handles are HCQBuffers: pooled host memory, and a driver's own in Python."""
+    return HostAllocator() if request.param == "pooled" else HandleAllocator()
+
+
+class HandleAllocator(LRUAllocator):
+    def _alloc(self, size, options):
+        return HCQBuffer(0x1000, (size + 255) // 256 * 256)
+
+    def _free(self, opaque, options):
+        pass
+
+
+@pytest.mark.parametrize("options", [None, NOLRU], ids=["cached", "nolru"])
+def test_memory_is_freed_once_for_each_alloc(giving_handles, options):
+    memory = giving_handles.alloc(64, options)
+    giving_handles.free(memory, 64, options)
+    with pytest.raises(ValueError, match="is free already"):
+        giving_handles.free(memory, 64, options)
+    assert giving_handles.alloc(64, options) is not giving_handles.alloc(64, options)
+    again = giving_handles.alloc(64)
+    giving_handles.free(again, 64)
+    assert giving_handles.alloc(64) is again
+    giving_handles.free(again, 64)
+
+
+def test_memory_is_freed_as_what_it_was_allocated_as(giving_handles):
+    memory = giving_handles.alloc(64)
+    for size in (1 << 20, 63, 256):
+        with pytest.raises(ValueError, match=f"was allocated as 64 bytes, and can't be freed as {size}"):
+            giving_handles.free(memory, size)
+    assert (giving_handles.live_bytes, giving_handles.cached_bytes) == (64, 0)
+    giving_handles.free(memory, 64)
+    assert (giving_handles.live_bytes, giving_handles.cached_bytes) == (0, 64)
+
+
+def test_a_free_that_waits_for_a_view_is_a_free():
+    allocator = HostAllocator()
+    memory = allocator.alloc(64)
+    view = allocator.as_buffer(memory)
+    allocator.free(memory, 64)
+    with pytest.raises(ValueError, match="is free already"):
+        allocator.free(memory, 64)
+    assert allocator.cached_bytes == 0
+    view.release()
+    assert allocator.cached_bytes == 64
+    assert allocator.alloc(64) is memory
+
+
+def test_memory_of_a_buffer_that_a_client_freed_is_not_freed_again():
+    buf = Buffer("CLANG", 1000, dtypes.uint8, preallocate=True)
+    allocator, handle = buf.allocator, buf._buf
+    allocator.free(handle, 1000)
+    buf.deallocate()
+    assert allocator.alloc(1000) is handle
+    other = allocator.alloc(1000)
+    assert other is not handle
+    allocator.free(handle, 1000)
+    allocator.free(other, 1000)
+
+
+@pytest.mark.parametrize("allocator", [HostAllocator, Allocator, MallocAllocator], ids=["native", "python", "shared"])
+def test_none_is_no_memory(allocator):
+    given = allocator if allocator is MallocAllocator else allocator()
+    with pytest.raises(TypeError, match="not None"):
+        given.free(None, 8)

@@ -29,6 +29,8 @@ HCQBufferObject* make(PyTypeObject* type) {
   self->block = nullptr;
   self->weakrefs = nullptr;
   self->generation = g_generation;
+  self->freed = false;
+  self->asked = 0;
   return self;
 }
 

@@ -263,6 +263,34 @@ PyObject* alloc_anew(LRUObject* self, uint64_t size, PyObject* options) {
   return nullptr;
 }
 
+PyObject* handed_out(PyObject* opaque, uint64_t size) {
+  if (opaque && hcq_buffer_check(opaque)) {
+    HCQBufferObject* handle = reinterpret_cast<HCQBufferObject*>(opaque);
+    handle->freed = false;
+    handle->asked = size;
+  }
+  return opaque;
+}
+
+// Takes a handle back, so that nobody can give it back again; false with ValueError where it can't be taken.
+bool take_back(LRUObject* self, PyObject* opaque, uint64_t size) {
+  if (!hcq_buffer_check(opaque)) return true;  // a driver's own handles are its own affair
+  HCQBufferObject* handle = reinterpret_cast<HCQBufferObject*>(opaque);
+  if (handle->freed) {
+    PyErr_Format(PyExc_ValueError, "%R is free already: give memory back once for each alloc", opaque);
+    return false;
+  }
+  bool host = PyType_IsSubtype(Py_TYPE(self), HostAllocator_Type);
+  uint64_t right = handle->asked ? handle->asked : host ? handle->size : size;
+  if (size != right) {
+    PyErr_Format(PyExc_ValueError, "%R was allocated as %llu bytes, and can't be freed as %llu", opaque,
+                 static_cast<unsigned long long>(right), static_cast<unsigned long long>(size));
+    return false;
+  }
+  handle->freed = true;
+  return true;
+}
+
 // Whether this process may use it. Inherited through fork, the shared allocator of no device begins anew, the others
 // raise ForkedDeviceError.
 bool usable(LRUObject* self) {
@@ -297,7 +325,7 @@ PyObject* lru_alloc(LRUObject* self, uint64_t size, PyObject* options) {
     if (s->cache.pop(size, kind.number, &opaque, &kept_options)) {
       s->live_bytes += size;
       Py_DECREF(kept_options);
-      return opaque;
+      return handed_out(opaque, size);
     }
     if (waited || s->pending_bytes <= kPendingBound || now_ns() < s->patience_at) break;
     int came = wait_for_pending(self, kPatience);
@@ -314,20 +342,25 @@ PyObject* lru_alloc(LRUObject* self, uint64_t size, PyObject* options) {
       if (came <= 0) return nullptr;
     }
   }
-  return alloc_anew(self, size, options);
+  return handed_out(alloc_anew(self, size, options), size);
 }
 
 int lru_free(LRUObject* self, PyObject* opaque, uint64_t size, PyObject* options) {
   if (self->generation != g_generation && self->device) return 0;  // inherited through fork: left alone
   if (!usable(self)) return -1;
   if (hcq_buffer_check(opaque) && reinterpret_cast<HCQBufferObject*>(opaque)->generation != g_generation) return 0;
+  // Before anything that may run Python, in which another thread might free it too.
+  if (!take_back(self, opaque, size)) return -1;
   LRUState* s = self->state;
   if (pinned(opaque)) {
     free_when_unpinned(opaque, reinterpret_cast<PyObject*>(self), size, options);
     return 0;
   }
   Kind kind;
-  if (!kind_of(s, options, &kind)) return -1;
+  if (!kind_of(s, options, &kind)) {
+    if (hcq_buffer_check(opaque)) reinterpret_cast<HCQBufferObject*>(opaque)->freed = false;
+    return -1;
+  }
   bool lost;
   PyObject* position = position_of(self, &lost);
   s->live_bytes -= size < s->live_bytes ? size : s->live_bytes;
@@ -358,10 +391,10 @@ PyObject* allocate_memory(PyObject* allocator, uint64_t size, PyObject* options)
 }
 
 void release_memory(PyObject* allocator, PyObject* opaque, uint64_t size, PyObject* options) {
-  if (pinned(opaque)) {
-    free_when_unpinned(opaque, allocator, size, options);
-  } else if (lru_is_plain(allocator)) {
+  if (lru_is_plain(allocator)) {
     if (lru_free(as_lru(allocator), opaque, size, options)) PyErr_Clear();
+  } else if (pinned(opaque)) {
+    free_when_unpinned(opaque, allocator, size, options);
   } else {
     PyObject* number = PyLong_FromUnsignedLongLong(size);
     PyObject* args[] = {allocator, opaque, number, options};

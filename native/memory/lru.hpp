@@ -55,6 +55,7 @@ inline LRUObject* as_lru(PyObject* o) { return reinterpret_cast<LRUObject*>(o); 
 inline bool lru_check(PyObject* o) { return PyType_IsSubtype(Py_TYPE(o), LRUAllocator_Type); }
 
 PyObject* lru_alloc(LRUObject* self, uint64_t size, PyObject* options);
+// ValueError, with nothing changed, for an HCQBuffer that is free already or was handed out as another size.
 int lru_free(LRUObject* self, PyObject* opaque, uint64_t size, PyObject* options);
 int lru_free_cache(LRUObject* self);
 // Whether alloc and free of this object are ours, so that they may be called without going through Python.

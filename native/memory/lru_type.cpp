@@ -28,6 +28,10 @@ PyObject* method_free(PyObject* o, PyObject* const* args, Py_ssize_t n, PyObject
   if (!unpack(args, n, kwnames, keywords, 3, 2, "free", values)) return nullptr;
   uint64_t size;
   if (!to_size(values[1], &size)) return nullptr;
+  if (values[0] == Py_None) {
+    PyErr_SetString(PyExc_TypeError, "free() takes what alloc gave, not None");
+    return nullptr;
+  }
   if (lru_free(as_lru(o), values[0], size, values[2])) return nullptr;
   Py_RETURN_NONE;
 }
@@ -187,7 +191,9 @@ PyMethodDef methods[] = {
     {"free", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(method_free)), METH_FASTCALL | METH_KEYWORDS,
      "free(opaque, size, options=None)\n--\n\nKeep the memory for the next `alloc` of this size and options, once "
      "queued work\n"
-     "has passed; with `nolru` (or LRU=0) give it back by `_free`. Doesn't block."},
+     "has passed; with `nolru` (or LRU=0) give it back by `_free`. Doesn't block. Raises TypeError for None, "
+     "ValueError\n"
+     "for an HCQBuffer that is free already or was allocated as another size."},
     {"free_cache", method_free_cache, METH_NOARGS, "free_cache()\n--\n\nGive all cached memory back to the driver."},
     {"close", method_close, METH_NOARGS,
      "close()\n--\n\nFree the cache and keep nothing from now on: the device is being closed."},

@@ -37,6 +37,8 @@ struct HCQBufferObject {
   Block* block;   // may be null for a handle made by hand, and after _free
   PyObject* weakrefs;
   uint32_t generation;
+  bool freed;      // an allocator has it back: in its cache, waiting for queued work, or really freed
+  uint64_t asked;  // bytes that an allocator's alloc was asked for when it handed this out; 0 where none did
 };
 extern PyTypeObject* HCQBuffer_Type;
 // A handle; takes over the caller's reference on `block` (which may be null), also when it fails.

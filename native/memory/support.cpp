@@ -199,6 +199,7 @@ void unpin(PyObject* opaque) {
   std::vector<Pin::Deferred> frees = std::move(it->second.frees);
   g_pins.erase(it);
   for (auto& f : frees) {
+    if (hcq_buffer_check(opaque)) reinterpret_cast<HCQBufferObject*>(opaque)->freed = false;  // put off, not done
     release_memory(f.allocator, opaque, f.size, f.options);
     Py_DECREF(f.allocator);
     Py_DECREF(f.options);

@@ -50,7 +50,9 @@ class Allocator:
             raise out_of_memory(self, size, 0, 0, 0, error) from error
 
     def free(self, opaque: Any, size: int, options: BufferOptions | None = None) -> None:
-        """Give memory of `alloc` back; `size` and `options` are those it was asked for with."""
+        """Give memory of `alloc` back; `size` and `options` are those it was asked for with. TypeError for None."""
+        if opaque is None:
+            raise TypeError("free() takes what alloc gave, not None")
         self._free(opaque, _DEFAULT_OPTIONS if options is None else options)
 
     def _alloc(self, size: int, options: BufferOptions) -> Any:
