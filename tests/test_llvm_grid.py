@@ -14,7 +14,7 @@ from llvm_runner import Loaded
 from hcq import Device
 from hcq.drivers.cpu import llvm_host
 from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
-from hcq.errors import CompileError
+from hcq.errors import CompileError, InvalidProgram
 
 DECLARED = """
 declare i32 @hcq.group_id(i32)
@@ -700,3 +700,17 @@ def test_items_that_meet_at_the_same_barriers_see_each_other(program, group_coun
 @given(program=llvm_programs.statements(together=False), group_counts=groups, local=sizes, n=st.integers(-4, 9))
 def test_items_keep_their_own_values_across_barriers_that_not_all_reach(program, group_counts, local, n):
     check(program, group_counts, local, n)
+
+
+def test_a_kernel_with_more_local_memory_than_the_limit_is_refused():
+    device = Device["LLVM"]
+    source = """
+        @t = internal addrspace(3) global [262145 x i32] undef
+        define void @f() {
+          store i32 1, ptr addrspace(3) @t
+          ret void
+        }
+        """
+    library = LLVMCompiler(None).compile(DECLARED + source)
+    with pytest.raises(InvalidProgram, match=r"function 'f' needs 10486\d\d bytes of local memory.* at most 1048576 "):
+        device.runtime("f", library)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from cpu_code import COMPILERS, launch, pack_kernargs, use_compiler
 
+import hcq
 from hcq import _native
 from hcq.drivers.cpu import elf, toolchain
 from hcq.drivers.cpu.library import EntryKind, Function, pack, unpack
@@ -334,3 +335,24 @@ def test_a_forked_child_loads_anew_and_harms_nothing(compiler, tmp_path):
     path.write_bytes(library)
     done = subprocess.run([sys.executable, "-c", FORK, str(path)], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("count", "loads"), [(1 << 18, True), ((1 << 18) + 1, False), (67108864, False)])
+def test_a_c_program_with_more_local_memory_than_the_limit_is_refused(compiler, count, loads):
+    device = hcq.Device["CLANG"]
+    library = compiler.compile(f"""
+        #include <hcq.h>
+        HCQ_KERNEL void f(int *out) {{ HCQ_LOCAL int t[{count}]; t[*out] = 7; hcq_barrier(); *out = t[out[1]]; }}""")
+    if loads:
+        assert count * 4 == device.limits.local_memory_bytes
+        device.runtime("f", library)
+        return
+    limit = device.limits.local_memory_bytes
+    with pytest.raises(InvalidProgram, match=rf"function 'f'.* {count * 4} bytes of local memory.* at most {limit} "):
+        device.runtime("f", library)
+
+
+@pytest.mark.parametrize("name", ["CLANG", "LLVM"])
+def test_a_program_without_a_library_is_refused(name):
+    with pytest.raises(InvalidProgram, match="'k' needs a library"):
+        hcq.Device[name].runtime("k", None)

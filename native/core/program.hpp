@@ -57,6 +57,9 @@ struct GroupContext {
 };
 static_assert(sizeof(GroupContext) == 48 && offsetof(GroupContext, scratch) == 40, "generated code knows the layout");
 
+// Bytes of local memory that a work-group may have (DeviceLimits.local_memory_bytes); programs with more aren't loaded.
+constexpr uint32_t kMaxLocal = 1 << 20;
+
 // Reference counted; packets hold it raw, kept valid by retirement.
 struct Program {
   std::atomic<uint32_t> refs{1};

@@ -68,6 +68,12 @@ Program* load(const uint8_t* bytes, size_t size, const std::string& name, std::s
   program->scratch_group = function->scratch_group;
   program->scratch_item = function->scratch_item;
   for (const auto& p : program->params) program->pointers += p.kind == ParamKind::pointer;
+  if (program->scratch_group > kMaxLocal) {
+    *error = "function '" + name + "' needs " + std::to_string(program->scratch_group) +
+             " bytes of local memory; a work-group has at most " + std::to_string(kMaxLocal) +
+             " (limits.local_memory_bytes)";
+    return nullptr;
+  }
   if (program->scratch_bytes(kMaxItems) > kMaxScratch) {
     *error = "function '" + name + "' needs " + std::to_string(program->scratch_bytes(kMaxItems)) +
              " bytes a work-group for local memory and what items keep across barriers; at most " +

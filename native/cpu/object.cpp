@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/program.hpp"
 #include "cpu/externals.hpp"
 #include "cpu/loader.hpp"
 #include "cpu/relocate.hpp"
@@ -154,6 +155,9 @@ class ObjectReader {
       if (s.sh_size > kLargest || offset + s.sh_size > kLargest)
         return fail("section " + names_[i] + " is too large (" + std::to_string(s.sh_size) + " bytes)");
       end = offset + s.sh_size;
+      if (region == Region::local && end > kMaxLocal)
+        return fail("it has " + std::to_string(end) + " bytes of local memory (HCQ_LOCAL); a work-group has at most " +
+                    std::to_string(kMaxLocal) + " (limits.local_memory_bytes)");
       loaded_[i] = true;
       placed_[i] = {region, offset};
       if (region == Region::local) continue;

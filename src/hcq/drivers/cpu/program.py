@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hcq import _native
+from hcq.errors import InvalidProgram
 from hcq.queues.program import HCQProgram
 
 
@@ -16,4 +17,6 @@ class CPUProgram(_native.Program, HCQProgram):
     __slots__ = ()
 
     def __init__(self, device: object, name: str, lib: object) -> None:
-        """Everything is done by the native type."""
+        """The native type has done everything, save to refuse None, by which it means a program that runs nothing."""
+        if lib is None:
+            raise InvalidProgram(f"{name!r} needs a library: what this device's compiler returned, not None")
