@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+import hcq
 from hcq import Buffer, Compiled, Device, LRUAllocator, dtypes
 from hcq.drivers import DEFAULT_ORDER
 from hcq.errors import DeviceLost, DeviceUnavailable, InvalidProgram, SignalTimeout, UnknownDevice
@@ -580,3 +581,30 @@ class TestFork:
         dev = Device["PLAIN16"]
         answer = in_child(lambda: in_child(lambda: dev.synchronize()))
         assert f"made in process {os.getpid()} " in answer
+
+
+# What newcomers write
+
+
+@pytest.mark.parametrize("kind", ["CLANG", "LLVM", "NULL"])
+@pytest.mark.parametrize("suffix", ["x", "", "-1", "01", "1:2", "\u00b2"])
+def test_counted_devices_open_by_whole_numbers_alone(kind, suffix):
+    with pytest.raises(UnknownDevice, match="a whole number without leading zeros, such as"):
+        Device[f"{kind}:{suffix}"]
+    assert f"{kind}:{suffix}" not in Device.opened
+
+
+@pytest.mark.parametrize("variable", [{"HCQ_DEVICE": "CUDA"}, {"CUDA": "1"}], ids=["named", "flagged"])
+def test_a_default_that_can_not_be_opened_says_which_variable_asked_for_it(variable):
+    code = "import hcq\ntry: hcq.empty(8, 'float32')\nexcept hcq.errors.DeviceUnavailable as e: print(e)"
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variable}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    [(name, value)] = variable.items()
+    assert f"{name}={value} makes CUDA the default device" in done.stdout, done.stderr
+
+
+def test_statistics_of_an_unknown_device_are_refused():
+    with pytest.raises(UnknownDevice, match="unknown device 'FOO'"):
+        hcq.memory_stats("FOO")
+    assert hcq.memory_stats("CUDA") == hcq.MemoryStats()
+    hcq.memory_stats("HOST")

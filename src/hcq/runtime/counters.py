@@ -29,7 +29,7 @@ def memory_stats(device: str | None = None) -> MemoryStats | dict[str, MemorySta
 
     Live counts root buffers whose memory we allocated, until the Buffer dies or is deallocated: not views, not DISK and
     NPY, not memory a caller brought. Peak is the highest live bytes so far. Cached memory of the shared host allocator
-    is shown under HOST. Doesn't open devices; any thread.
+    is shown under HOST. Doesn't open devices; any thread. UnknownDevice for a name that no device has.
     """
     cached: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for allocator in lru_allocators():
@@ -38,7 +38,10 @@ def memory_stats(device: str | None = None) -> MemoryStats | dict[str, MemorySta
         row[1] += allocator.cached_count
     live = live_stats()
     if device is not None:
-        return _stats(live, cached, Device.canonicalize(device))
+        name = Device.canonicalize(device)
+        if name != "HOST" and name not in live and name not in cached:
+            Device.check_known(name)
+        return _stats(live, cached, name)
     names = {*live, *(name for name, row in cached.items() if row[1])}
     return {name: _stats(live, cached, name) for name in sorted(names)}
 

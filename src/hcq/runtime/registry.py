@@ -42,6 +42,7 @@ class Registry:
         self._canonical: dict[str, str] = {}
         self._cpu_name: str | None = None
         self._default: str | None = None
+        self._asked_by = ""  # the variable that chose the default, as written: HCQ_DEVICE=CUDA
         self._exports: dict[
             str, str | None
         ] = {}  # variables that carry our default to child processes: their old values
@@ -159,12 +160,14 @@ class Registry:
         self._factory(canonical)
         with self._lock:
             self._default = canonical
+            self._asked_by = ""
             self._export(config.DEVICE.name, canonical)
 
     @DEFAULT.deleter
     def DEFAULT(self) -> None:
         with self._lock:
             self._default = None
+            self._asked_by = ""
             for variable, before in self._exports.items():
                 if before is None:
                     os.environ.pop(variable, None)
@@ -190,6 +193,11 @@ class Registry:
             self._opening.append(name)
             try:
                 device = factory(name)
+            except DeviceUnavailable as error:
+                if name != self._default or not self._asked_by:
+                    raise
+                asked = f"{self._asked_by} makes {name} the default device, which can't be opened: {error.reason}"
+                raise DeviceUnavailable(asked, error.hint) from error
             finally:
                 self._opening.remove(name)
             if not isinstance(device, Compiled):
@@ -212,6 +220,11 @@ class Registry:
             loaded: Factory = found.load()
             return loaded
         raise self._unknown(name)
+
+    def check_known(self, name: str) -> None:
+        """Raise UnknownDevice where no driver has this canonical name. Opens and imports nothing."""
+        if name.partition(":")[0] not in self._devices:
+            raise self._unknown(name)
 
     def _unknown(self, name: str, why: str = "no driver has this name") -> UnknownDevice:
         from difflib import get_close_matches
@@ -264,6 +277,7 @@ class Registry:
             self._factory(canonical)
         except UnknownDevice as error:
             raise UnknownDevice(f"{config.DEVICE.name}={name}: {error}") from None
+        self._asked_by = f"{config.DEVICE.name}={name}"
         return canonical
 
     def _flagged_default(self) -> str | None:
@@ -271,10 +285,12 @@ class Registry:
         candidates = [*DEFAULT_ORDER, *self._registered, *BUILTIN, "CPU", *ALIASES]
         for head in candidates:
             if _flag(head) == "1" and head not in NO_DEFAULT:
+                self._asked_by = f"{head}=1"
                 return self._target(head)
         if any(value == "1" and name == name.upper() for name, value in os.environ.items()):
             for head in self._found():
                 if _flag(head) == "1":
+                    self._asked_by = f"{head}=1"
                     return head
         return None
 
@@ -321,7 +337,10 @@ def device_index(name: str) -> int:
     if not colon:
         return 0
     if not (rest.isascii() and rest.isdecimal()) or (len(rest) > 1 and rest[0] == "0"):
-        raise UnknownDevice(f"unknown device {name!r}: after {head}: stands the number of the device, such as {head}:1")
+        raise UnknownDevice(
+            f"unknown device {name!r}: after {head}: stands the number of the device, a whole number without leading "
+            f"zeros, such as {head}:1"
+        )
     return int(rest)
 
 

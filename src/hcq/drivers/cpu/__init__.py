@@ -11,7 +11,9 @@ def open_clang(name: str) -> CPUDevice:
     """CLANG: C by clang, gcc, cc or zig, whichever is there. Opens without one too; a miss then says so."""
     from hcq.drivers.cpu.compiler_c import ClangCompiler
     from hcq.drivers.cpu.device import CPUDevice
+    from hcq.runtime.registry import device_index
 
+    device_index(name)
     compiler = ClangCompiler()
     compiler.look_around()
     return CPUDevice(name, compiler)
@@ -21,5 +23,7 @@ def open_llvm(name: str) -> CPUDevice:
     """LLVM: textual LLVM IR, compiled in process."""
     from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
     from hcq.drivers.cpu.device import CPUDevice
+    from hcq.runtime.registry import device_index
 
+    device_index(name)
     return CPUDevice(name, LLVMCompiler())

@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 
 
 def open_null(name: str) -> NullDevice:
-    """NULL, NULL:1 ...: always there. A driver that needs something of the machine raises DeviceUnavailable here."""
-    from hcq.drivers.null.device import NullDevice
+    """NULL, NULL:1 ...: always there. A driver that needs something of the machine raises DeviceUnavailable here.
 
+    What may follow the colon is the driver's own affair; `device_index` refuses all but whole numbers.
+    """
+    from hcq.drivers.null.device import NullDevice
+    from hcq.runtime.registry import device_index
+
+    device_index(name)
     return NullDevice(name)
