@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from memory_devices import FarDevice, HostDevice, opened
 
+import hcq
 from hcq import Buffer, BufferOptions, Compiled, Device, dtypes, memory_stats
 from hcq.runtime.allocator import Allocator
 
@@ -607,3 +608,14 @@ def test_two_threads_allocating_one_buffer_leave_one_allocation(far):
         assert memory_stats(far).live_count == 1
         del buf, threads, thread
     assert memory_stats(far).live_count == 0 and Device[far].allocator.live_bytes == 0
+
+
+@pytest.mark.parametrize("size", ["8", 1.5, (2, 1.5), None, ["a"]])
+def test_a_size_that_is_neither_a_count_nor_a_shape_is_refused(host, size):
+    with pytest.raises(TypeError, match="size must be a whole number of elements, or a shape"):
+        hcq.empty(size, "float32", host)
+
+
+def test_options_are_buffer_options(host):
+    with pytest.raises(TypeError, match=r"options must be an hcq.BufferOptions or None, not int"):
+        Buffer(host, 8, dtypes.uint8, options=5)

@@ -242,3 +242,11 @@ def test_copies_of_more_than_two_gigabytes(host, size):
     del memory, one, two
     gc.collect()
     Device[host].allocator.free_cache()
+
+
+def test_a_copy_from_a_buffer_of_a_closed_device_says_that_it_was_closed(host):
+    with opened(HostDevice) as other:
+        source = filled(other, b"12345678")
+        Device.close(other)
+        with pytest.raises(RuntimeError, match=f"{other} was closed"):
+            hcq.copy(Buffer(host, 8, dtypes.uint8), source)

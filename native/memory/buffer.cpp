@@ -102,10 +102,18 @@ int initialize(BufferObject* self, PyObject** v) {
   if (!dtype) return -1;
   self->dtype = Py_NewRef(dtype->dtype);
   PyObject* options = v[kOptions];
-  if (options && options != Py_None)
+  if (options && options != Py_None) {
+    static PyObject* kept;
+    PyObject* type = python_object("hcq.runtime.options", "BufferOptions", &kept);
+    int right = type ? PyObject_IsInstance(options, type) : -1;
+    if (right == 0)
+      PyErr_Format(PyExc_TypeError, "options must be an hcq.BufferOptions or None, not %.100s",
+                   Py_TYPE(options)->tp_name);
+    if (right <= 0) return -1;
     self->options = Py_NewRef(options);
-  else
+  } else {
     self->options = Py_NewRef(dtype->image_options ? dtype->image_options : Py_None);
+  }
   uint64_t itemsize = dtype->itemsize, offset = 0;
   if (!(self->device = canonical_name(v[kDevice]))) return -1;
   if (!(self->record = record_of(self->device))) return -1;

@@ -140,6 +140,11 @@ PyObject* method_is_allocated(PyObject* o, PyObject*) {
   return PyBool_FromLong(self->buf != nullptr);
 }
 
+PyObject* method_check_usable(PyObject* o, PyObject*) {
+  if (!buffer_usable(as_buffer_object(o))) return nullptr;
+  Py_RETURN_NONE;
+}
+
 PyObject* method_deallocate(PyObject* o, PyObject*) {
   BufferObject* self = as_buffer_object(o);
   if (self->generation != g_generation && !buffer_usable(self)) return nullptr;
@@ -297,6 +302,8 @@ PyMethodDef buffer_methods[] = {
      "ensure_allocated()\n--\n\nAllocate unless that was done; returns self."},
     {"is_allocated", method_is_allocated, METH_NOARGS,
      "is_allocated()\n--\n\nWhether it has memory: hasattr(buf, '_buf')."},
+    {"_check_usable", method_check_usable, METH_NOARGS,
+     "_check_usable()\n--\n\nRaise where its device was closed, or where it was inherited through fork."},
     {"deallocate", method_deallocate, METH_NOARGS,
      "deallocate()\n--\n\nGive the memory up, once queued work has passed and no zero-copy view of it lives. Views of "
      "this\n"

@@ -7,6 +7,7 @@ seldom is written here and attached to it: repr, numpy, fill, pickling, the arra
 from __future__ import annotations
 
 import math
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from hcq import dtypes
@@ -44,9 +45,14 @@ _FORMATS = {
 def empty(size: int | Sequence[int], dtype: Any, device: str | None = None) -> Buffer:
     """An allocated buffer of `size` elements (or of that shape) with undefined contents, on `device` or the default.
 
-    Raises ValueError for shapes without elements, and what allocation raises.
+    Raises TypeError for a size that is neither, ValueError for shapes without elements, and what allocation raises.
     """
-    shape = (size.__index__(),) if hasattr(size, "__index__") else tuple(n.__index__() for n in size)
+    try:
+        shape = (index(size),) if hasattr(size, "__index__") else tuple(map(index, size))
+    except TypeError:
+        raise TypeError(
+            f"size must be a whole number of elements, or a shape such as (2, 3), not {size!r:.70}"
+        ) from None
     if any(n <= 0 for n in shape):
         raise ValueError(f"a buffer must have at least one element, which the shape {shape} has not")
     buf = Buffer(device, math.prod(shape), dtype, preallocate=True)

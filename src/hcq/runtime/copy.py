@@ -31,6 +31,7 @@ def copy(dest: Buffer, src: Buffer, stream: Any = None) -> None:
     if dest.nbytes != src.nbytes:
         raise ValueError(f"a copy needs equal sizes: the source has {src.nbytes} bytes, the destination {dest.nbytes}")
     if not src.is_allocated():
+        src._check_usable()  # a closed device says so
         raise RuntimeError(f"the source of the copy, on {src.device}, is not allocated: there is nothing to copy")
     dest.ensure_allocated()
     if _same_place(dest, src):
