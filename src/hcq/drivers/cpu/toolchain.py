@@ -156,7 +156,10 @@ def missing() -> str:
     named = config.CC()
     if named is not None:
         return f"HCQ_CC={named!r} is no program that can be run; unset it, or name a C compiler"
-    return f"no C compiler found (looked for clang, gcc, cc and the ziglang package); {HINT}"
+    return (
+        f"no C compiler found (looked for clang, gcc, cc and the ziglang package); {HINT}; "
+        "Device['LLVM'] needs none, and takes LLVM IR; Device['CPU'] is whichever of the two works here"
+    )
 
 
 def compile_object(toolchain: Toolchain, source: str | bytes, flags: tuple[str, ...] = ()) -> Compiled:
