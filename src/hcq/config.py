@@ -146,7 +146,9 @@ KERNEL_TIMEOUT_MS = Count(
     "HCQ_KERNEL_TIMEOUT_MS", 300_000, "Milliseconds a command may run before its device is lost; 0 never."
 )
 
-PROFILE = Flag("PROFILE", False, "Record every kernel and copy, and write a trace when the interpreter leaves.")
-PROFILEPATH = Text("PROFILEPATH", None, "File of that trace: .json or .pftrace.")
+PROFILE = Flag(
+    "PROFILE", False, "Not built yet: record every kernel and copy, and write a trace when the interpreter leaves."
+)
+PROFILEPATH = Text("PROFILEPATH", None, "Not built yet: file of that trace, .json or .pftrace.")
 
 VARIABLES: Mapping[str, Variable] = _table
