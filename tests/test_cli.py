@@ -97,6 +97,31 @@ def test_conformance_without_a_device_is_a_mistake(here):
     assert code == 2 and "--device" in err and "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("option", "named", "said"),
+    [
+        ("--device", "CLAMG", "Did you mean 'CLANG'?"),
+        ("--device", "CUDA", "not built yet"),
+        ("--device", "CUDA", "Device['CPU'] works everywhere"),
+        ("--device", "NPY", "no queues or kernels to conform"),
+        ("--driver", "nope.x:y", "No module named 'nope'"),
+        ("--driver", "nope", "expected module:attribute"),
+        ("--driver", "os:path", "names no DriverUnderTest"),
+    ],
+)
+def test_conformance_of_what_is_no_device_or_driver_is_one_line_before_any_test(here, option, named, said, monkeypatch):
+    monkeypatch.setitem(sys.modules, "hypothesis", None)  # asked for only once there is something to run on
+    code, out, err = here("conformance", option, named)
+    assert code == 2 and said in err and not out
+    assert len(err.splitlines()) == 1 and "Traceback" not in err and "hypothesis" not in err
+
+
+def test_conformance_without_its_packages_says_how_to_get_them(here, monkeypatch):
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    code, _, err = here("conformance", "--device", "NULL")
+    assert code == 2 and "pip install 'hcq[test]'" in err and "scripts/setup-venv test" in err
+
+
 @pytest.fixture
 def kept(tmp_path):
     """A compile cache of its own with one entry; gives the environment that names it, and the entry's source."""

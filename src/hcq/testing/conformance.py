@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from hcq.errors import DeviceUnavailable, UnknownDevice
+from hcq.runtime.registry import Device
 from hcq.testing import promises
+from hcq.testing.driver import described
 
 
 def main(
@@ -19,26 +23,52 @@ def main(
 
     driver: `module:attribute` of a DriverUnderTest, for a driver that hcq does not ship (it is described best by its
     own kernels); without it an unknown device is taken to have every capability and no kernels. quick: leaves out what
-    takes more than a second. arguments: further ones for pytest. Blocks; prints; needs pytest and hypothesis.
+    takes more than a second. Returns 2, and runs nothing, where there is nothing to run it on. arguments: further ones for pytest. Blocks; prints; needs pytest and hypothesis.
     """
     if list:
         return _list()
+    if wrong := _what_is_wrong(device, driver):
+        print(f"hcq: {wrong}", file=sys.stderr)
+        return 2
     try:
         import hypothesis  # noqa: F401
         import pytest
     except ImportError as missing:
-        print(f"the conformance suite needs {missing.name}: pip install 'hcq[test]'")
+        hint = "pip install 'hcq[test]', or in a checkout: scripts/setup-venv test"
+        print(f"hcq: the conformance suite needs {missing.name}: {hint}", file=sys.stderr)
         return 2
     here = Path(__file__).parent
     # Whoever runs this in a project of his own must not have that project's pytest settings applied.
     command = ["-p", "hcq.testing", "-p", "no:cacheprovider", "-q", "-c", str(here / "pytest.ini"), str(here / "suite")]
-    if device is None and driver is None:
-        print("name a device (--device) or a driver's description (--driver module:attribute)")
-        return 2
     command += [f"--hcq-device={device}"] if device else []
     command += [f"--hcq-driver={driver}"] if driver else []
     command += ["-m", "not slow"] if quick else []
     return int(pytest.main([*command, *arguments]))
+
+
+def _what_is_wrong(device: str | None, driver: str | None) -> str | None:
+    """Why there is nothing to run the suite on, in one line; None where it can begin.
+
+    Opens the device, since one that can't open would only skip every test, and closes it where it was not open.
+    """
+    if device is None and driver is None:
+        return "name a device (--device) or a driver's description (--driver module:attribute)"
+    if driver is not None:
+        try:
+            described(driver)
+        except (ImportError, ValueError) as error:
+            return str(error)
+        return None
+    try:
+        name = Device.canonicalize(device)
+        was_open = name in Device.opened
+        opened = Device[name]
+    except (UnknownDevice, DeviceUnavailable) as error:
+        return str(error)
+    runs_nothing = opened.runtime is None and not hasattr(opened, "hw_compute_queue_t")
+    if not was_open:
+        opened.close()
+    return f"{name} has no queues or kernels to conform: it only holds data" if runs_nothing else None
 
 
 def _list() -> int:

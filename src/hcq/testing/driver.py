@@ -5,6 +5,7 @@ The drivers that hcq ships are described in shipped.py; a third party writes its
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,3 +92,17 @@ def known(device: str) -> DriverUnderTest:
     from hcq.testing.shipped import describe
 
     return describe(device)
+
+
+def described(path: str) -> DriverUnderTest:
+    """The description at `module:attribute`. Raises ImportError or ValueError that say what is wrong with the path."""
+    module, colon, attribute = path.partition(":")
+    if not (module and colon and attribute):
+        raise ValueError(f"--driver {path}: expected module:attribute of a DriverUnderTest, such as my.suite:MINE")
+    try:
+        found = getattr(importlib.import_module(module), attribute, None)
+    except ImportError as error:
+        raise ImportError(f"--driver {path}: {error}") from error
+    if not isinstance(found, DriverUnderTest):
+        raise ValueError(f"--driver {path} names no DriverUnderTest")
+    return found

@@ -5,7 +5,6 @@ A test of the suite is any with a `promise` mark that comes from hcq.testing.sui
 
 from __future__ import annotations
 
-import importlib
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +15,7 @@ import hcq
 from hcq.errors import DeviceUnavailable, SignalTimeout
 from hcq.testing import breakages, promises
 from hcq.testing.driver import KERNELS, TAGS, DriverUnderTest, known
+from hcq.testing.driver import described as find_described
 
 pytest.register_assert_rewrite("hcq.testing.suite")
 DRIVER = pytest.StashKey[DriverUnderTest]()
@@ -277,11 +277,10 @@ def _driver_of(item: pytest.Item) -> DriverUnderTest:
     if isinstance(described, DriverUnderTest):
         return described
     if path := item.config.getoption("--hcq-driver"):
-        module, _, attribute = path.partition(":")
-        described = getattr(importlib.import_module(module), attribute, None)
-        if isinstance(described, DriverUnderTest):
-            return described
-        raise pytest.UsageError(f"--hcq-driver={path} names no DriverUnderTest")
+        try:
+            return find_described(path)
+        except (ImportError, ValueError) as error:
+            raise pytest.UsageError(str(error)) from error
     if device := item.config.getoption("--hcq-device"):
         return known(device)
     raise pytest.UsageError("the conformance suite needs --hcq-device=NAME or --hcq-driver=module:attribute")
