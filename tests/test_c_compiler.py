@@ -13,6 +13,7 @@ import warnings
 import pytest
 from cpu_code import COMPILERS, launch, use_compiler
 
+import hcq
 import hcq.drivers.cpu.toolchain as toolchain
 from hcq import _native
 from hcq.drivers.cpu.compiler_c import ClangCompiler, CompilerWarning
@@ -57,6 +58,20 @@ def test_warnings_are_shown_and_not_fatal(compiler):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         compiler.compile("#include <hcq.h>\n#include <math.h>\nHCQ_KERNEL void f(int *p) { *p = 1; }")
+
+
+@pytest.mark.parametrize("way", ["compile", "compile_cached", "program"])
+def test_a_warning_points_at_the_line_that_asked(compiler, way, tmp_path, monkeypatch):
+    monkeypatch.setenv("HCQ_CACHE_DIR", str(tmp_path))
+    dev = hcq.Device["CLANG"]
+    ask = {
+        "compile": lambda source: compiler.compile(source),
+        "compile_cached": lambda source: compiler.compile_cached(source),
+        "program": lambda source: dev.program("f", source),
+    }[way]
+    with pytest.warns(CompilerWarning) as caught:
+        ask(f"void f(int *p) {{\n  p = 1.5 ? 3 : p;\n}} // {way} {os.urandom(8).hex()}")
+    assert [(made.filename, made.lineno) for made in caught] == [(__file__, ask.__code__.co_firstlineno)]
 
 
 def test_nothing_is_included_that_the_source_does_not_include(compiler, tmp_path, monkeypatch):

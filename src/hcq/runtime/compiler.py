@@ -5,6 +5,8 @@ What does not live here: any particular compiler (those are the drivers'), and t
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from hcq import config
@@ -12,6 +14,17 @@ from hcq.errors import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+
+
+def callers_level() -> int:
+    """The `stacklevel` with which a compiler's own warnings.warn points at the line outside hcq that asked for it."""
+    level = 1
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 class Compiler:

@@ -12,7 +12,7 @@ from hcq.drivers.cpu.library import VERSION
 from hcq.errors import CompileError
 from hcq.runtime.cache.compile_cache import tool_version
 from hcq.runtime.cache.keys import digest
-from hcq.runtime.compiler import Compiler
+from hcq.runtime.compiler import Compiler, callers_level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ class ClangCompiler(Compiler):
             raise CompileError(toolchain.missing(), source=src)
         made = toolchain.compile_object(found, src)
         if made.warnings:
-            warnings.warn(CompilerWarning(made.warnings), stacklevel=2)
+            warnings.warn(CompilerWarning(made.warnings), stacklevel=callers_level())
         return toolchain.make_library(made.object)
 
     def identity(self) -> str | None:
