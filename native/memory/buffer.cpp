@@ -248,6 +248,26 @@ PyObject* get_base(PyObject* o, void*) {
   BufferObject* base = as_buffer_object(o)->base;
   return Py_NewRef(base ? as_object(base) : Py_None);
 }
+// What a buffer is, as numbers and names: in a forked child these refuse too, at no more than a comparison.
+bool inherited(BufferObject* self) {
+  if (__builtin_expect(self->generation == g_generation || self->survives_fork, 1)) return false;
+  set_forked(self->generation, "a buffer");
+  return true;
+}
+template <uint64_t BufferObject::*Member>
+PyObject* get_number(PyObject* o, void*) {
+  BufferObject* self = as_buffer_object(o);
+  return inherited(self) ? nullptr : PyLong_FromUnsignedLongLong(self->*Member);
+}
+template <PyObject* BufferObject::*Member>
+PyObject* get_object(PyObject* o, void* name) {
+  BufferObject* self = as_buffer_object(o);
+  if (inherited(self)) return nullptr;
+  if (self->*Member) return Py_NewRef(self->*Member);
+  return PyErr_Format(PyExc_AttributeError, "this Buffer was not initialised: it has no %s",
+                      static_cast<const char*>(name));
+}
+
 PyObject* get_refcount(PyObject* o, void*) { return PyLong_FromLongLong(root_of(as_buffer_object(o))->lb_refcount); }
 int set_refcount(PyObject* o, PyObject* value, void*) {
   long long n = value ? PyLong_AsLongLong(value) : 0;
@@ -267,6 +287,7 @@ int set_options(PyObject* o, PyObject* value, void*) {
 }
 PyObject* get_shape(PyObject* o, void*) {
   BufferObject* self = as_buffer_object(o);
+  if (inherited(self)) return nullptr;
   return self->shape ? Py_NewRef(self->shape) : Py_BuildValue("(K)", static_cast<unsigned long long>(self->size));
 }
 // For hcq.array and hcq.empty, who checked that it fits.
@@ -282,6 +303,11 @@ int set_shape(PyObject* o, PyObject* value, void*) {
 }
 
 PyGetSetDef getset[] = {
+    {"device", get_object<&BufferObject::device>, nullptr, "The device's canonical name.", const_cast<char*>("device")},
+    {"dtype", get_object<&BufferObject::dtype>, nullptr, "The type of an element.", const_cast<char*>("dtype")},
+    {"size", get_number<&BufferObject::size>, nullptr, "Elements."},
+    {"nbytes", get_number<&BufferObject::nbytes>, nullptr, "Bytes."},
+    {"offset", get_number<&BufferObject::offset>, nullptr, "Bytes from the start of the root buffer."},
     {"_buf", get_buf, nullptr, "The driver's handle on the memory; AttributeError while not allocated."},
     {"allocator", get_allocator, nullptr, "The allocator the memory came from; AttributeError while not allocated."},
     {"base", get_root, nullptr, "The root buffer: itself, unless this is a view."},
@@ -296,11 +322,6 @@ PyGetSetDef getset[] = {
 };
 
 PyMemberDef members[] = {
-    {"device", T_OBJECT_EX, offsetof(BufferObject, device), READONLY, "The device's canonical name."},
-    {"size", T_ULONGLONG, offsetof(BufferObject, size), READONLY, "Elements."},
-    {"nbytes", T_ULONGLONG, offsetof(BufferObject, nbytes), READONLY, "Bytes."},
-    {"offset", T_ULONGLONG, offsetof(BufferObject, offset), READONLY, "Bytes from the start of the root buffer."},
-    {"dtype", T_OBJECT_EX, offsetof(BufferObject, dtype), READONLY, "The type of an element."},
     {"_interface_export", T_OBJECT, offsetof(BufferObject, interface_export), 0, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(BufferObject, weakrefs), READONLY, nullptr},
     {nullptr},

@@ -107,7 +107,10 @@ PyObject* queue_repr(PyObject* self) {
   return PyUnicode_FromFormat("<%s: %zu commands>", name, c->offsets.size());
 }
 
-Py_ssize_t queue_length(PyObject* self) { return static_cast<Py_ssize_t>(cast(self)->commands->offsets.size()); }
+Py_ssize_t queue_length(PyObject* self) {
+  Commands* c = usable(self);
+  return c ? static_cast<Py_ssize_t>(c->offsets.size()) : -1;
+}
 
 // Room for one more command of `units`; nullptr with an exception set when the queue is bound.
 uint8_t* append(Commands* c, uint32_t units, PyObject* held) {

@@ -65,6 +65,7 @@ def test_an_inherited_buffer_is_refused(dev):
         lambda: buf.copyin(bytes(1000)),
         lambda: buf.as_buffer(allow_zero_copy=True),
         lambda: read(view),
+        *(lambda name=name: getattr(buf, name) for name in ("size", "nbytes", "offset", "dtype", "device", "shape")),
         lambda: pickle.dumps(buf),
         lambda: hcq.copy(hcq.Buffer(dev.dname, 1000, np.dtype("u1")).allocate(), buf),
     ):
@@ -81,6 +82,7 @@ def test_inherited_queues_and_signals_are_refused(dev):
         lambda: queue.submit(dev),
         lambda: queue.signal(sig, 1),
         lambda: queue.wait(sig, 1),
+        lambda: len(queue),
         lambda: queue.update_signal(0, value=2),
         lambda: bound.submit(dev),
         lambda: sig.value,
