@@ -268,6 +268,18 @@ PyObject* uninject(PyObject* self, PyObject* arg) {
   return PyBool_FromLong(fired);
 }
 
+// Whether it is still armed.
+PyObject* injected_still(PyObject* self, PyObject* arg) {
+  uint64_t id;
+  Device* d = device_of(self);
+  if (!d || !parse_u64(arg, &id, "id")) return nullptr;
+  bool armed = false;
+  d->inject_lock.lock();
+  for (const Injection& i : d->armed) armed |= i.id == id;
+  d->inject_lock.unlock();
+  return PyBool_FromLong(armed);
+}
+
 PyObject* get_timeline_value(PyObject* self, void*) {
   Device* d = device_of(self);
   return d ? PyLong_FromUnsignedLongLong(d->timeline.next.load(std::memory_order_relaxed)) : nullptr;
@@ -392,6 +404,7 @@ PyMethodDef methods[] = {
     {"_lose", lose, METH_VARARGS, "_lose(command, message, token)\n--\n\nMarks the device lost."},
     {"_inject", inject, METH_VARARGS,
      "_inject(what, nth, token, delay)\n--\n\nArms an injected failure; returns its id."},
+    {"_armed", injected_still, METH_O, "_armed(id)\n--\n\nWhether an injected failure has yet to fire."},
     {"_uninject", uninject, METH_O, "_uninject(id)\n--\n\nDisarms it; returns whether it had fired."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef getset[] = {

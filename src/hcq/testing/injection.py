@@ -12,6 +12,11 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+from hcq import config
+
+_NAP = 0.0005  # seconds between looks at what is queued
+_STANDING = 100  # looks without anything running after which the rest is taken to wait for somebody
+
 WHAT = ("alloc", "compile", "exec", "copy", "submit")
 
 
@@ -25,8 +30,14 @@ def inject(
     exec and copy lose it, so that whoever waits gets DeviceLost with this cause. Counts only cache misses as compiles,
     and every call of the allocator as alloc. The device may be used by many threads meanwhile.
 
+    Launches and copies run after they were queued. So a block for exec or copy that ends without an exception waits
+    until the failure came, or all that is queued is over or stands at a wait, for at most HCQ_TIMEOUT_MS. It raises
+    nothing itself: DeviceLost is left to the next synchronize, wait or launch.
+
     Raises ValueError or TypeError for wrong arguments, TypeError for a device that can't do this.
     """
+    if isinstance(dev, str):
+        raise TypeError(f"inject takes an opened device, not a name: inject(hcq.Device[{dev!r}], {what!r})")
     if what not in WHAT:
         raise ValueError(f"{what!r} can't be made to fail: expected one of {', '.join(WHAT)}")
     if not isinstance(nth, int) or nth < 1:
@@ -40,7 +51,10 @@ def inject(
     elif error is not None and not isinstance(error, BaseException):
         raise TypeError(f"error is {error!r}: expected an exception or a class of exceptions")
     if not hasattr(dev, "_inject"):
-        raise TypeError(f"{dev.dname} can't be made to fail: inject works on the CPU devices and the null device")
+        raise TypeError(
+        name = getattr(dev, "dname", repr(dev))
+        raise TypeError(f"{name} can't be made to fail: inject works on the CPU devices and the null device")
+        )
     if what == "alloc":
         return _Allocation(dev, nth, error, delay)
     if what == "compile":
@@ -60,7 +74,12 @@ class Injection:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is None:
+            self._await_queued()
         self._disarm()
+
+    def _await_queued(self) -> None:
+        """What the block queued gets to run before the injection is disarmed. Raises nothing."""
 
     def _arm(self) -> None:
         raise NotImplementedError
@@ -78,6 +97,17 @@ class _Command(Injection):
 
         token = faults.keep_cause(self._error) if self._error is not None else 0
         self._id = self._dev._inject(self._what, self._nth, token, float(self._delay))
+
+    def _await_queued(self) -> None:
+        if self._what == "submit":
+            return  # those fail in the caller
+        deadline = time.monotonic() + config.TIMEOUT_MS() / 1000
+        standing = 0  # how often in a row nothing ran: work that goes on by itself stands still for a moment only
+        while self._dev._armed(self._id) and self._dev.busy() and time.monotonic() < deadline:
+            standing = 0 if self._dev.running() else standing + 1
+            if standing > _STANDING:
+                return
+            time.sleep(_NAP)
 
     def _disarm(self) -> None:
         self.fired = self._dev._uninject(self._id)

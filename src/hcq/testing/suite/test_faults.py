@@ -131,6 +131,45 @@ def test_a_delayed_copy_or_allocation_comes_late_and_whole(fresh, what):
     assert read(dest).tolist() == [42] and extra.is_allocated()
 
 
+@promise("fault.inject_context", "fault.inject_exec")
+@needs("inject", "queues", "compiles")
+def test_a_launch_in_the_block_fails_though_nobody_waits_there(fresh, fresh_kernels):
+    with inject(fresh, "exec", error=Wrecked("the first cause")) as injection:
+        fresh_kernels.nothing()
+    assert injection.fired
+    with pytest.raises(DeviceLost, match="the first cause"):
+        fresh.synchronize()
+
+
+@promise("fault.inject_context", "fault.inject_copy")
+@needs("inject", "queues", "host_memory")
+def test_a_copy_in_the_block_fails_though_nobody_waits_there(fresh):
+    source, dest = filled(fresh, noise(1 << 20)), filled(fresh, noise(1 << 20))
+    with inject(fresh, "copy", error=Wrecked("the first cause")) as injection:
+        fresh.hw_copy_queue_t().copy(address(dest), address(source), 1 << 20).submit(fresh)
+    assert injection.fired
+    with pytest.raises(DeviceLost, match="the first cause"):
+        fresh.synchronize()
+
+
+@promise("fault.inject_context")
+@needs("inject", "queues", "async", "compiles")
+def test_a_block_ends_though_its_queue_waits_for_what_comes_after_it(fresh):
+    gate = fresh.signal_t()
+    with inject(fresh, "exec") as injection:
+        fresh.hw_compute_queue_t().wait(gate, 1).submit(fresh)
+    assert not injection.fired
+    gate.value = 1
+    fresh.synchronize()
+
+
+@promise("fault.inject_error")
+@needs("inject")
+def test_a_name_instead_of_a_device_is_refused_with_the_way_to_open_it(fresh):
+    with pytest.raises(TypeError, match=r"not a name: inject\(hcq\.Device"):
+        inject(fresh.dname, "exec")
+
+
 @promise("fault.inject_context", "fault.inject_once")
 @needs("inject", "queues", "compiles")
 def test_an_injection_ends_with_its_block(fresh, fresh_kernels):
