@@ -199,6 +199,17 @@ def test_streams_dropped_while_the_device_synchronizes(dev, add):
     assert dev.synchronize() is None
 
 
+def test_a_wrong_count_of_arguments_is_told_in_good_english_with_where_values_go(dev):
+    one = dev.program("one", "void one(int *x, int n) { x[0] = n; }")
+    x = Buffer("CLANG", 1, dtypes.int32).allocate()
+    with pytest.raises(LaunchError, match=r"one takes 1 buffer, got 2: values go in vals=$"):
+        one(x, 3)
+    with pytest.raises(LaunchError, match=r"one takes 1 buffer, got 0$"):
+        one(vals=(3,))
+    with pytest.raises(LaunchError, match=r"one takes 1 value, got 2$"):
+        one(x, vals=(3, 4))
+
+
 def test_every_touch_of_inherited_objects_raises_in_a_forked_child(dev, add):
     stream, q = dev.stream(), dev.hw_compute_queue_t()
     s = HCQSignal()
@@ -215,10 +226,12 @@ def test_every_touch_of_inherited_objects_raises_in_a_forked_child(dev, add):
         "next_timeline": dev.next_timeline,
         "stream": dev.stream,
         "submit": lambda: q.submit(dev),
+        "length": lambda: len(q),
         "signal": lambda: q.signal(s, 1),
         "launch": lambda: add(vals=(1,)),
         "prepare": lambda: add.prepare(),
         "inject": lambda: dev._inject("exec", 1, 0, 0.0),
+        "armed": lambda: dev._armed(1),
         "uninject": lambda: dev._uninject(1),
         "lose": lambda: dev._lose("a", "b", 0),
         "value": lambda: s.value,

@@ -107,6 +107,14 @@ def test_known_names_are_upper_case_and_unique():
     assert all(name == name.upper() for name in Device._devices)
 
 
+def test_the_registry_shows_what_is_open_and_decides_nothing(registered):
+    registered("SHOWN", Plain)
+    Device["SHOWN"].synchronize()
+    before = Device._default
+    assert repr(Device).startswith("<hcq.Device: ") and "SHOWN" in repr(Device) and " open, default " in repr(Device)
+    assert Device._default == before
+
+
 def test_a_device_is_opened_once_whatever_the_spelling(registered):
     registered("PLAIN1", Plain)
     before = Plain.opened

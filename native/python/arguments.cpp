@@ -64,6 +64,8 @@ std::string where(const Program& program, size_t index) {
   return text;
 }
 
+std::string counted(size_t n, const char* noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
+
 bool refuse(const std::string& message) {
   raise("LaunchError", message);
   return false;
@@ -438,11 +440,11 @@ bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t
                   std::to_string(kMaxInlineArguments / 8 - 1));
   if (program.typed) {
     if (static_cast<uint32_t>(count) != program.pointers)
-      return refuse(program.name + " takes " + std::to_string(program.pointers) + " buffers, got " +
-                    std::to_string(count));
+      return refuse(program.name + " takes " + counted(program.pointers, "buffer") + ", got " + std::to_string(count) +
+                    (static_cast<uint32_t>(count) > program.pointers ? ": values go in vals=" : ""));
     size_t wanted = program.params.size() - program.pointers;
     if (static_cast<size_t>(value_count) != wanted)
-      return refuse(program.name + " takes " + std::to_string(wanted) + " values, got " + std::to_string(value_count));
+      return refuse(program.name + " takes " + counted(wanted, "value") + ", got " + std::to_string(value_count));
     for (Py_ssize_t i = 0; i < count; ++i) {
       uint64_t address;
       if (!address_of(program, i, buffers[i], &address, out)) return false;

@@ -50,6 +50,10 @@ class Registry:
         self._opening: list[str] = []
         process.at_fork_in_child(self._enter_child)
 
+    def __repr__(self) -> str:
+        is_open = ", ".join(self._opened) or "nothing"
+        return f"<hcq.Device: {is_open} open, default {self._default or 'not decided yet'}>"
+
     # Names
 
     def canonicalize(self, name: str | None) -> str:
