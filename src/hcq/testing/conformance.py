@@ -23,7 +23,8 @@ def main(
 
     driver: `module:attribute` of a DriverUnderTest, for a driver that hcq does not ship (it is described best by its
     own kernels); without it an unknown device is taken to have every capability and no kernels. quick: leaves out what
-    takes more than a second. Returns 2, and runs nothing, where there is nothing to run it on. arguments: further ones for pytest. Blocks; prints; needs pytest and hypothesis.
+    takes more than a second. arguments: further ones for pytest. Returns 2 where there is nothing to run it on, before
+    any test. Blocks; prints; needs pytest and hypothesis.
     """
     if list:
         return _list()

@@ -51,10 +51,8 @@ def inject(
     elif error is not None and not isinstance(error, BaseException):
         raise TypeError(f"error is {error!r}: expected an exception or a class of exceptions")
     if not hasattr(dev, "_inject"):
-        raise TypeError(
         name = getattr(dev, "dname", repr(dev))
         raise TypeError(f"{name} can't be made to fail: inject works on the CPU devices and the null device")
-        )
     if what == "alloc":
         return _Allocation(dev, nth, error, delay)
     if what == "compile":
