@@ -47,8 +47,8 @@ inline bool hcq_buffer_check(PyObject* o) {
   return Py_TYPE(o) == HCQBuffer_Type || PyType_IsSubtype(Py_TYPE(o), HCQBuffer_Type);
 }
 
-// What keeps the memory of a Buffer or a handle, a new object: while it lives that is neither freed nor handed out again,
-// whatever happens to the Buffer. None for anything else, or where nothing is allocated.
+// What keeps the memory of a Buffer or a handle, a new object: while it lives that is neither freed nor handed out
+// again, whatever happens to the Buffer. None for anything else, or where nothing is allocated.
 PyObject* memory_keep(PyObject* object);
 
 // Sets ForkedDeviceError and returns false for a handle inherited through fork.
