@@ -30,6 +30,8 @@ def injected_calls_do_not_fail() -> Context:
     "test_a_failed_exec_loses_the_device",
     "test_a_failed_copy_loses_the_device",
     "test_a_failed_submit_raises_and_loses_the_device",
+    "test_a_launch_in_the_block_fails_though_nobody_waits_there",
+    "test_a_copy_in_the_block_fails_though_nobody_waits_there",
     "test_a_delay_stalls_and_nothing_fails",
     "test_synchronize_raises_what_failed",
     "test_an_awaiting_task_is_told",
@@ -38,6 +40,7 @@ def injected_calls_do_not_fail() -> Context:
 def injected_commands_do_not_fail() -> Context:
     return together(
         patch.object(injection._Command, "_arm", lambda self: None),
+        patch.object(injection._Command, "_await_queued", lambda self: None),
         patch.object(injection._Command, "_disarm", lambda self: None),
     )
 
@@ -45,6 +48,18 @@ def injected_commands_do_not_fail() -> Context:
 @breaks("fault.inject_context", "test_an_injection_ends_with_its_block")
 def an_injection_stays() -> Context:
     return patch.object(injection._Command, "_disarm", lambda self: None)
+
+
+@breaks("fault.inject_context", "test_a_block_ends_though_its_queue_waits_for_what_comes_after_it")
+def an_injection_tells_that_it_fired_where_it_did_not() -> Context:
+    def make(disarm: Any) -> Any:
+        def broken(self: Any) -> None:
+            disarm(self)
+            self.fired = True
+
+        return broken
+
+    return changed(injection._Command, "_disarm", make)
 
 
 @breaks("fault.inject_error", "test_a_wrong_injection_is_refused")

@@ -163,13 +163,6 @@ def test_a_block_ends_though_its_queue_waits_for_what_comes_after_it(fresh):
     fresh.synchronize()
 
 
-@promise("fault.inject_error")
-@needs("inject")
-def test_a_name_instead_of_a_device_is_refused_with_the_way_to_open_it(fresh):
-    with pytest.raises(TypeError, match=r"not a name: inject\(hcq\.Device"):
-        inject(fresh.dname, "exec")
-
-
 @promise("fault.inject_context", "fault.inject_once")
 @needs("inject", "queues", "compiles")
 def test_an_injection_ends_with_its_block(fresh, fresh_kernels):
@@ -189,6 +182,8 @@ def test_a_wrong_injection_is_refused(fresh):
     for arguments in (("nonsense",), ("exec", 0), ("exec", -1)):
         with pytest.raises((ValueError, TypeError)), inject(fresh, *arguments):
             pass
+    with pytest.raises(TypeError, match=r"not a name: inject\(hcq\.Device"):
+        inject(fresh.dname, "exec")
     with pytest.raises((ValueError, TypeError)), inject(fresh, "exec", error="text"):
         pass
 

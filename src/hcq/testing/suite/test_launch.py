@@ -407,6 +407,26 @@ def test_prepare_refuses_as_a_launch_does(dev, kernels):
         kernels.nothing.prepare(Buffer(dev.dname, 1, I32))
 
 
+@promise("launch.stream")
+@needs("queues", "async", "computes", "native")
+def test_streams_run_side_by_side_and_wait_for_each_other(dev, kernels):
+    gate, work = dev.signal_t(), kernels.fill
+    slow, quick, after = dev.stream(), dev.stream(), dev.stream()
+    out, other, copied = filled(dev, [0, 0]), filled(dev, [0, 0]), filled(dev, [0, 0])
+    slow.wait((gate, 1))
+    work(out, vals=(2, 7), stream=slow)
+    after.wait(slow)
+    hcq.copy(copied, out, stream=after)
+    work(other, vals=(2, 9), stream=quick)
+    quick.synchronize()  # though the others stand at the gate
+    assert gate.value == 0
+    gate.value = 1
+    after.synchronize()
+    assert read(other).tolist() == [9, 9]
+    assert read(copied).tolist() == read(out).tolist() == [7, 7]
+    dev.synchronize()
+
+
 @promise("launch.starts_unwaited")
 @needs("queues", "async", "native")
 def test_work_starts_soon_though_nobody_waits(dev):
