@@ -62,6 +62,7 @@ def test_an_inherited_buffer_is_refused(dev):
     view = buf.view(10, np.dtype("u1"), 5).ensure_allocated()
     for touch in (
         lambda: read(buf),
+        lambda: buf.copyout(memoryview(bytearray(1000))),
         lambda: buf.copyin(bytes(1000)),
         lambda: buf.as_buffer(allow_zero_copy=True),
         lambda: read(view),
