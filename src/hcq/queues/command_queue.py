@@ -115,6 +115,7 @@ class HWCommandQueue:
 
     def __len__(self) -> int:
         """How many commands the queue holds."""
+        process.check(self._generation, "this queue")
         return len(self.cmds_meta)
 
     @hcq_command
