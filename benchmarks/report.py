@@ -86,6 +86,8 @@ def own(row: Row, result: Result) -> str:
         label = f" {entry['label']}" if entry["label"] and k else ""
         lines.append(f"{figure(row, entry['median'])}{label} ({low}-{high})")
         lines += [f"{key}: {extra(row, value)}" for key, value in entry.get("extra", {}).items() if k == 0]
+    if result["others"] > 0.1 and row.unit != "%":
+        lines.append(f"others used {result['others']:.0%} of the cores")
     return "\n".join(lines)
 
 
