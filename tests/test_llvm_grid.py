@@ -179,29 +179,6 @@ def test_items_that_return_early_do_not_hold_up_the_others():
         assert out.tolist() == list(range(n))[::-1] + [-1] * (64 - n)
 
 
-def test_items_leave_after_a_barrier_before_which_there_was_nothing_to_do():
-    program = load(
-        f"""
-        define void @f(ptr %out, i32 %n) {{
-          call void @hcq.barrier()
-          {X}
-          %in = icmp slt i32 %x, %n
-          br i1 %in, label %go, label %done
-        go:
-          call void @hcq.barrier()
-          %p = getelementptr i32, ptr %out, i32 %x
-          store i32 %x, ptr %p
-          br label %done
-        done:
-          ret void
-        }}
-        """
-    )
-    out = np.full(70, -1, "i4")
-    program.run("f", out, 50, local_size=(70, 1, 1))
-    assert out.tolist() == [*range(50), *[-1] * 20]
-
-
 def test_items_may_meet_a_different_number_of_barriers():
     program = load(
         """
@@ -512,10 +489,6 @@ def test_what_cannot_be_a_kernel_is_refused_with_the_reason():
         "define internal void @g() {\n call void @hcq.barrier()\n ret void\n}",
         "@f reaches .* through @g",
     )
-    once = r"can only be called, and as declared"
-    refused("define void @f(ptr %p) {\n store ptr @hcq.barrier, ptr %p\n ret void\n}", once)
-    refused("define void @f(ptr %p) {\n %x = call i64 @hcq.local_id(i32 0)\n store i64 %x, ptr %p\n ret void\n}", once)
-    refused("define void @f(ptr %p) {\n %x = call i32 @hcq.barrier(i32 0)\n store i32 %x, ptr %p\n ret void\n}", once)
     refused("@p = global ptr @f\ndefine void @f() {\n call void @hcq.barrier()\n ret void\n}",
             "@p holds the address of @f")  # fmt: skip
 
@@ -673,21 +646,6 @@ def check(program, group_counts, local, n):
     out = np.zeros(total * llvm_programs.VARIABLES, "u4")
     Loaded(source).run("f", out, n, global_size=group_counts, local_size=local)
     assert out.tolist() == llvm_programs.run(program, group_counts, local, n)
-
-
-# Items leave for code that others reach by a branch that all take alike.
-LEAVING = [
-    ("if", ("eq", ("n",), ("const", 0)),
-        [("return", ("ult", ("const", 40), ("n",)))],
-        [("if", ("ult", ("id", "local", 0), ("const", 1)), [], [("put", ("const", 1), ("const", -1))])]),
-    ("return", ("ugt", ("array", ("const", 13)), ("const", 1))),
-    ("if", ("slt", ("n",), ("const", 9)), [("set", 2, ("const", 1))], [("barrier",)]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("n", [0, 6, 9, 50])
-def test_items_may_leave_for_where_all_others_go_later(n):
-    check(LEAVING, (1, 1, 1), (5, 1, 1), n)
 
 
 @some

@@ -36,7 +36,6 @@ SCRATCH = 40
 # The ids in GroupContext: first letter of their names here, offset of x, lowest value.
 _CONTEXT = (("g", 0, 0), ("n", 12, 1), ("l", 24, 1))
 _REFUSED = frozenset(["invoke", "callbr", "indirectbr", "resume", "catchswitch", "cleanupret", "catchret"])
-_CALL = re.compile(r" (?:void @hcq\.barrier\(\)|i32 @hcq\.(?:group_id|local_id|local_size|num_groups)\(i32 [^,]*\))")
 _ALLOCA = re.compile(r"alloca (?:inalloca )?(.+?)(?:, align (\d+))?(?:, addrspace\(\d+\))?$")
 
 
@@ -97,15 +96,12 @@ class _Lowering:
                     raise Refused(f"a grid kernel can't use {i.op}")
                 i.text = i.text.replace("musttail call", "call", 1)
                 self.locals.lower(i)
-                if "@hcq." in i.text and not (i.op == "call" and _CALL.search(i.text) and i.text.count("@hcq.") == 1):
-                    raise Refused(f"work-item functions can only be called, and as declared: {i.text.strip()}")
         self.analysis = Analysis(blocks)
         self.barriers = self.analysis.barriers > 0
         self.rounds = self.barriers and not self.analysis.uniform  # items may stand at different barriers
         self.frame = Frame(
             kinds={v: types.value(v)[0] for v in (*self.analysis.kept, *self.analysis.shared)},
             rounds=self.rounds,
-            leaving=self.barriers and self.analysis.leaving,
             private=self.barriers,
             access="",
         )
@@ -143,7 +139,7 @@ class _Lowering:
         for value in a.kept:
             frame.offset[value] = at[a.place[value]]
             frame.stride[value] = frame.stride[a.place[value]]
-        if frame.states:
+        if self.rounds:
             frame.state = self.item_bytes
             self.item_bytes += 4
 
@@ -212,7 +208,7 @@ class _Lowering:
                 "  %hcq.above = add nuw nsw i64 %hcq.items, 63",
                 "  %hcq.rounded = and i64 %hcq.above, -64",
             ]
-            for offset in sorted({*self.frame.offset.values(), *([self.frame.state] if self.frame.states else [])}):
+            for offset in sorted({*self.frame.offset.values(), *([self.frame.state] if self.rounds else [])}):
                 lines += [
                     f"  %hcq.offset.{offset} = mul nuw nsw i64 %hcq.rounded, {offset}",
                     f"  %hcq.base.{offset} = getelementptr inbounds i8, ptr %hcq.arena, i64 %hcq.offset.{offset}",
@@ -223,12 +219,6 @@ class _Lowering:
                 lines.append(f"  %hcq.u{value} = alloca {kind}")
         if self.barriers:
             lines += ["  %hcq.outcome = alloca i32", "  store i32 0, ptr %hcq.outcome"]
-        if self.frame.leaving and self.analysis.scalar(self.analysis.regions[0]):
-            # Nobody else says that all items are there; any number but 0 does.
-            lines += [
-                "  %hcq.states = mul nuw nsw i64 %hcq.rounded, 4",
-                f"  call void @llvm.memset.p0.i64(ptr %hcq.base.{self.frame.state}, i8 1, i64 %hcq.states, i1 false)",
-            ]
         return lines
 
     # A region that runs once
@@ -261,27 +251,11 @@ class _Lowering:
                 f"  br i1 %hcq.any.{r}, label %hcq.{r}.first, label %hcq.{r}.done",
                 f"hcq.{r}.first:",
             ]
-        if self.frame.leaving and END in region.outcomes:
-            lines.append("  store i32 0, ptr %hcq.outcome")
         lines += self._loop_head(r, f"hcq.{r}.first" if bound else f"hcq.{r}", f"%hcq.lo.{r}" if bound else "0")
-        if self.frame.leaving and region.number:
-            lines += self._state(r)
-            lines += [
-                f"  %hcq.there.{r} = icmp ne i32 %hcq.stands.{r}, 0",
-                f"  br i1 %hcq.there.{r}, label %hcq.{r}.going, label %hcq.{r}.next",
-                f"hcq.{r}.going:",
-            ]
         lines += Writer(self.analysis, self.frame, region, r, bound, loop=r).write()
         lines += self._loop_tail(r, f"%hcq.hi.{r}" if bound else "%hcq.l0")
         lines += self._dispatch(region)
         return lines
-
-    def _state(self, r: str) -> list[str]:
-        """Reads which barrier an item stands at, 0 if it has returned."""
-        return [
-            f"  %hcq.state.{r} = getelementptr inbounds i32, ptr %hcq.base.{self.frame.state}, i64 %hcq.item.{r}",
-            f"  %hcq.stands.{r} = load i32, ptr %hcq.state.{r}, align 4{self.frame.group()}",
-        ]
 
     def _loop_head(self, r: str, before: str, first: str) -> list[str]:
         lines = [
@@ -352,8 +326,9 @@ class _Lowering:
             "hcq.round:",
             "  store i32 0, ptr %hcq.outcome",
             *self._loop_head("round", "hcq.round", "0"),
-            *self._state("round"),
-            "  switch i32 %hcq.stands.round, label %hcq.round.next "
+            f"  %hcq.state = getelementptr inbounds i32, ptr %hcq.base.{self.frame.state}, i64 %hcq.item.round",
+            f"  %hcq.stands = load i32, ptr %hcq.state, align 4{self.frame.group()}",
+            "  switch i32 %hcq.stands, label %hcq.round.next "
             f"[ {_cases((g.number, f'%hcq.r{g.number}') for g in regions)} ]",
             *(
                 line

@@ -70,9 +70,7 @@ class Analysis:
         self.variation = flow.Variation(self.pieces, self.follow, self.definitions)
         self.recomputable = flow.recomputable(self.definitions)
         self.regions = self._regions()
-        # All items that are left in a group always stand at the same barrier; some may have left before others.
         self.uniform = all(self._ends_together(region) for region in self.regions)
-        self.leaving = self.uniform and any(not self._ends_together(r, frozenset()) for r in self.regions)
         if self.barriers and self.uniform:
             self._cut_further()
         self.kept: list[int] = []
@@ -157,10 +155,10 @@ class Analysis:
             found.update(self.cuts[s] for s in piece.successors if s in self.cuts)
         return found
 
-    def _ends_together(self, region: Region, leaving: frozenset[int] = frozenset((END,))) -> bool:
-        """True if no varying branch of the region parts items that leave it at different ends, `leaving` aside."""
-        return len(set(region.outcomes) - leaving) <= 1 or not any(
-            self.variation.branches(self.pieces[p]) and len(self.outcomes_of(self.reached([p])) - leaving) > 1
+    def _ends_together(self, region: Region) -> bool:
+        """True if no varying branch of the region parts items that leave it at different ends."""
+        return len(region.outcomes) <= 1 or not any(
+            self.variation.branches(self.pieces[p]) and len(self.outcomes_of(self.reached([p]))) > 1
             for p in region.pieces
         )
 
@@ -199,8 +197,7 @@ class Analysis:
                 if p in self.variation.pieces or len(piece.successors) < 2 or self.variation.branches(piece):
                     continue
                 if len({frozenset(self._ends(s)) for s in piece.successors}) > 1:
-                    # Where only some items go, since others have left for there before, all can't be awaited.
-                    found.update(s for s in piece.successors if s not in self.cuts and s not in self.variation.pieces)
+                    found.update(s for s in piece.successors if s not in self.cuts)
         return found
 
     def _ends(self, piece: int) -> set[int]:

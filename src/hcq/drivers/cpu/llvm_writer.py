@@ -26,17 +26,15 @@ _ACCESS = re.compile(r"  (?:%hcq\.v\d+ = load|store) (?!atomic |volatile )")
 class Frame:
     """What the regions of a kernel have in common: where kept values lie, and how accesses are marked."""
 
-    def __init__(self, kinds: dict[int, str], rounds: bool, leaving: bool, private: bool, access: str) -> None:
+    def __init__(self, kinds: dict[int, str], rounds: bool, private: bool, access: str) -> None:
         self.kinds = kinds  # kept and shared values and their types: they live in stack slots %hcq.s<value>
         self.rounds = rounds  # items may stand at different barriers
-        self.leaving = leaving  # some items may return before others meet at a barrier
-        self.states = rounds or leaving  # each item has a state: the barrier it stands at, 0 when it has returned
         self.private = private  # private arrays lie in the arena, one an item
         self.access = access  # the access group of independent accesses, or ''
         self.outer = ""  # what marks jumps from region to region
         self.offset: dict[int, int] = {}  # of a kept value or private array, in bytes a (rounded) item
         self.stride: dict[int, int] = {}  # its size
-        self.state = -1  # the offset of states
+        self.state = -1  # the offset of the barrier that each item stands at
         self.entry: list[str] = []  # instructions for the kernel's entry block
 
     def group(self) -> str:
@@ -272,22 +270,16 @@ class Writer:
         if not self.loop:
             self.lines.append(f"  br label %hcq.{f'r{outcome}' if outcome != END else 'exit'}{self.frame.outer}")
             return
-        frame, several = self.frame, len(self.region.outcomes) > 1
-        if frame.rounds or (frame.leaving and (self.region.number == 0 or (several and outcome == END))):
-            at = self._new()
+        if self.frame.rounds:
+            at, seen, now = self._new(), self._new(), self._new()
             self.lines += [
-                f"  {at} = getelementptr inbounds i32, ptr %hcq.base.{frame.state}, i64 %hcq.item.{self.loop}",
-                f"  store i32 {outcome}, ptr {at}, align 4{frame.group()}",
+                f"  {at} = getelementptr inbounds i32, ptr %hcq.base.{self.frame.state}, i64 %hcq.item.{self.loop}",
+                f"  store i32 {outcome}, ptr {at}, align 4{self.frame.group()}",
+                f"  {seen} = load i32, ptr %hcq.outcome",
+                f"  {now} = or i32 {seen}, {outcome}",
+                f"  store i32 {now}, ptr %hcq.outcome",
             ]
-        if frame.rounds or (frame.leaving and END in self.region.outcomes):
-            if several or frame.rounds:  # 0 stays when nobody is left
-                seen, now = self._new(), self._new()
-                self.lines += [
-                    f"  {seen} = load i32, ptr %hcq.outcome",
-                    f"  {now} = or i32 {seen}, {outcome}",
-                    f"  store i32 {now}, ptr %hcq.outcome",
-                ]
-        elif several:
+        elif len(self.region.outcomes) > 1:
             self.lines.append(f"  store i32 {outcome}, ptr %hcq.outcome")
         self.lines.append(f"  br label %hcq.{self.loop}.next")
 
