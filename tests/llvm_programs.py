@@ -95,13 +95,40 @@ def statements(together: bool) -> st.SearchStrategy:
     return st.lists(st.recursive(base, nest, max_leaves=6), min_size=1, max_size=5)
 
 
+numbers = st.recursive(
+    leaves,
+    lambda inner: st.tuples(st.just("op"), st.sampled_from(["add", "sub", "mul", "xor"]), inner, inner),
+    max_leaves=4,
+)
+
+
+def loops() -> st.SearchStrategy:
+    """Lists of statements without barriers and arrays: loops that all items go round alike, or not, and returns."""
+    base = st.one_of(
+        st.tuples(st.just("set"), st.integers(0, VARIABLES - 1), numbers),
+        st.tuples(st.just("return"), st.tuples(st.sampled_from(["eq", "slt", "ugt"]), numbers, numbers)),
+    )
+
+    def nest(inner: st.SearchStrategy) -> st.SearchStrategy:
+        body = st.lists(inner, min_size=1, max_size=3)
+        return st.one_of(
+            st.tuples(st.just("loop"), counts, body),
+            st.tuples(st.just("loop"), st.tuples(st.just("op"), st.just("and"), numbers, st.just(("const", 3))), body),
+            st.tuples(st.just("if"), st.tuples(st.sampled_from(["eq", "slt"]), numbers, numbers), body, body),
+            st.tuples(st.just("if"), uniform_conditions, body, body),
+        )
+
+    return st.lists(st.recursive(base, nest, max_leaves=8), min_size=1, max_size=5)
+
+
 # As LLVM IR
 
 
 class Text:
     """Writes a program as a function; variables are allocas, as a simple front end would have them."""
 
-    def __init__(self, program: list, locals_size: int) -> None:
+    def __init__(self, program: list, locals_size: int, bare: bool) -> None:
+        self.bare = bare
         self.lines: list[str] = []
         self.numbers = itertools.count()
         self.size = locals_size
@@ -212,6 +239,11 @@ class Text:
   store i32 %r{v}, ptr %o{v}"""
             for v in range(VARIABLES)
         )
+        array, meet = f"%array = alloca [{ARRAY} x i32]", "call void @hcq.barrier()"
+        mine = """%mine = getelementptr i32, ptr addrspace(3) @tile, i32 %linear
+  store i32 77, ptr addrspace(3) %mine"""
+        if self.bare:
+            array = meet = mine = clear = ""
         return f"""
 @tile = internal addrspace(3) global [{self.size} x i32] undef
 declare i32 @hcq.group_id(i32)
@@ -221,7 +253,7 @@ declare i32 @hcq.num_groups(i32)
 declare void @hcq.barrier()
 define void @f(ptr %out, i32 %n) {{
 {allocas}
-  %array = alloca [{ARRAY} x i32]
+  {array}
 {counters}
 {clear}
 {ids}
@@ -239,9 +271,8 @@ define void @f(ptr %out, i32 %n) {{
   %global = add i32 %first, %linear
   %at = mul i32 %global, {VARIABLES}
   %mineout = getelementptr i32, ptr %out, i32 %at
-  %mine = getelementptr i32, ptr addrspace(3) @tile, i32 %linear
-  store i32 77, ptr addrspace(3) %mine
-  call void @hcq.barrier()
+  {mine}
+  {meet}
 {body}
   br label %finish
 finish:
@@ -251,9 +282,12 @@ finish:
 """
 
 
-def module(program: list, items: int) -> str:
-    """The program as a module with kernel `f(ptr out, i32 n)`: three i32 an item, in order of global linear id."""
-    return Text(program, items).module()
+def module(program: list, items: int, bare: bool = False) -> str:
+    """The program as a module with kernel `f(ptr out, i32 n)`: three i32 an item, in order of global linear id.
+
+    `bare`: without the private array, local memory and a first barrier.
+    """
+    return Text(program, items, bare).module()
 
 
 # As a model

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from llvm_runner import Loaded
 
 from hcq import Device
-from hcq.drivers.cpu import llvm_host
+from hcq.drivers.cpu import llvm_host, llvm_loops
 from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
 from hcq.errors import CompileError, InvalidProgram
 
@@ -179,6 +179,29 @@ def test_items_that_return_early_do_not_hold_up_the_others():
         assert out.tolist() == list(range(n))[::-1] + [-1] * (64 - n)
 
 
+def test_items_leave_after_a_barrier_before_which_there_was_nothing_to_do():
+    program = load(
+        f"""
+        define void @f(ptr %out, i32 %n) {{
+          call void @hcq.barrier()
+          {X}
+          %in = icmp slt i32 %x, %n
+          br i1 %in, label %go, label %done
+        go:
+          call void @hcq.barrier()
+          %p = getelementptr i32, ptr %out, i32 %x
+          store i32 %x, ptr %p
+          br label %done
+        done:
+          ret void
+        }}
+        """
+    )
+    out = np.full(70, -1, "i4")
+    program.run("f", out, 50, local_size=(70, 1, 1))
+    assert out.tolist() == [*range(50), *[-1] * 20]
+
+
 def test_items_may_meet_a_different_number_of_barriers():
     program = load(
         """
@@ -297,6 +320,44 @@ def test_barriers_in_the_cases_of_a_switch():
         out = np.zeros(3, "i4")
         program.run("f", out, which, local_size=(3, 1, 1))
         assert out.tolist() == expected
+
+
+# The order of what one item does
+
+
+def test_an_items_own_writes_and_reads_keep_their_order_when_items_become_lanes():
+    program = load(
+        f"""
+        define void @f(ptr %a, ptr %b) {{
+          {X}
+          %i = mul i32 %x, 2
+          %j = add i32 %i, 1
+          %p = getelementptr i32, ptr %a, i32 %i
+          %q = getelementptr i32, ptr %a, i32 %j
+          %r = getelementptr i32, ptr %b, i32 %i
+          store i32 %x, ptr %p
+          %v = load i32, ptr %r
+          %w = mul i32 %v, 3
+          store i32 %w, ptr %q
+          ret void
+        }}
+        """
+    )
+    a = np.full((64, 2), -1, "i4")
+    program.run("f", a, a, local_size=(64, 1, 1))  # the same memory twice: what is read was just written
+    assert a.tolist() == [[x, 3 * x] for x in range(64)]
+
+
+# An array is written at an index that was read from it, then read: found by the tests below.
+SHUFFLED = [
+    ("put", ("op", "xor", ("array", ("const", 38)), ("op", "xor", ("var", 1), ("var", 0))), ("array", ("n",))),
+    ("put", ("array", ("var", 0)), ("const", 1)),
+    ("set", 1, ("array", ("const", 31))),
+]
+
+
+def test_private_arrays_keep_the_order_of_accesses():
+    check(SHUFFLED, (1, 1, 1), (9, 1, 1), -1)
 
 
 # Functions that kernels call
@@ -489,6 +550,10 @@ def test_what_cannot_be_a_kernel_is_refused_with_the_reason():
         "define internal void @g() {\n call void @hcq.barrier()\n ret void\n}",
         "@f reaches .* through @g",
     )
+    once = r"can only be called, and as declared"
+    refused("define void @f(ptr %p) {\n store ptr @hcq.barrier, ptr %p\n ret void\n}", once)
+    refused("define void @f(ptr %p) {\n %x = call i64 @hcq.local_id(i32 0)\n store i64 %x, ptr %p\n ret void\n}", once)
+    refused("define void @f(ptr %p) {\n %x = call i32 @hcq.barrier(i32 0)\n store i32 %x, ptr %p\n ret void\n}", once)
     refused("@p = global ptr @f\ndefine void @f() {\n call void @hcq.barrier()\n ret void\n}",
             "@p holds the address of @f")  # fmt: skip
 
@@ -512,6 +577,20 @@ def test_local_memory_that_cannot_be_had_is_refused_with_the_reason():
         " store i32 1, ptr %a\n call void @hcq.barrier()\n ret void\n}",
         "@f: a kernel with barriers can't have an alloca whose size varies",
     )
+
+
+def test_a_kernel_with_more_local_memory_than_the_limit_is_refused():
+    device = Device["LLVM"]
+    source = """
+        @t = internal addrspace(3) global [262145 x i32] undef
+        define void @f() {
+          store i32 1, ptr addrspace(3) @t
+          ret void
+        }
+        """
+    library = LLVMCompiler(None).compile(DECLARED + source)
+    with pytest.raises(InvalidProgram, match=r"function 'f' needs 10486\d\d bytes of local memory.* at most 1048576 "):
+        device.runtime("f", library)
 
 
 def test_debug_information_is_no_obstacle():
@@ -602,6 +681,70 @@ def test_regions_between_barriers_vectorise_and_only_items_with_work_run(monkeyp
     assert "vmaskmov" not in code
 
 
+PRODUCT = """
+define void @product(ptr %c, ptr %a, ptr %b, i32 %n) {
+entry:
+  GLOBAL
+  %y = call i32 @hcq.local_id(i32 1)
+  %gy = call i32 @hcq.group_id(i32 1)
+  %sy = call i32 @hcq.local_size(i32 1)
+  %firsty = mul i32 %gy, %sy
+  %row = add i32 %firsty, %y
+  %outx = icmp sge i32 %i, %n
+  %outy = icmp sge i32 %row, %n
+  %out = or i1 %outx, %outy
+  br i1 %out, label %done, label %start
+start:
+  %some = icmp sgt i32 %n, 0
+  br i1 %some, label %loop, label %store
+loop:
+  %k = phi i32 [ 0, %start ], [ %next, %loop ]
+  %sum = phi float [ 0.0, %start ], [ %more, %loop ]
+  %ra = mul i32 %row, %n
+  %ia = add i32 %ra, %k
+  %pa = getelementptr float, ptr %a, i32 %ia
+  %va = load float, ptr %pa
+  %rb = mul i32 %k, %n
+  %ib = add i32 %rb, %i
+  %pb = getelementptr float, ptr %b, i32 %ib
+  %vb = load float, ptr %pb
+  %ab = fmul float %va, %vb
+  %more = fadd float %sum, %ab
+  %next = add i32 %k, 1
+  %go = icmp slt i32 %next, %n
+  br i1 %go, label %loop, label %store
+store:
+  %total = phi float [ 0.0, %start ], [ %more, %loop ]
+  %rc = mul i32 %row, %n
+  %ic = add i32 %rc, %i
+  %pc = getelementptr float, ptr %c, i32 %ic
+  store float %total, ptr %pc
+  br label %done
+done:
+  ret void
+}
+""".replace("GLOBAL", GLOBAL)
+
+
+@pytest.mark.parametrize("local", [(1, 7), (3, 3), (8, 8), (64, 1)])
+@pytest.mark.parametrize("n", [1, 5, 64, 70])
+def test_a_guarded_loop_in_each_item_is_right_in_full_and_in_cut_groups(n, local):
+    a, b = np.random.default_rng(n).integers(0, 9, (2, n, n)).astype("f")
+    c = np.full((n, n), -1, "f")
+    load(PRODUCT).run(
+        "product", c, a, b, n, global_size=(-(-n // local[0]), -(-n // local[1]), 1), local_size=(*local, 1)
+    )
+    assert c.tolist() == (a @ b).tolist()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="looks for x86 instructions")
+def test_a_loop_in_each_item_vectorises_across_items(monkeypatch):
+    if "+avx2" not in llvm_host.host().features.split(","):
+        pytest.skip("this processor has no AVX2")
+    code = assembly(PRODUCT, monkeypatch)
+    assert any("vmulps" in line and "ymm" in line for line in code.splitlines())
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="looks for x86 instructions")
 def test_a_kernel_may_ask_for_wider_vectors(monkeypatch):
     if "+avx512vl" not in llvm_host.host().features.split(","):
@@ -639,13 +782,40 @@ groups = st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(1, 2))
 some = settings(max_examples=max(settings().max_examples // 2, 10))
 
 
-def check(program, group_counts, local, n):
+def check(program, group_counts, local, n, bare=False):
     items = local[0] * local[1] * local[2]
     total = items * group_counts[0] * group_counts[1] * group_counts[2]
-    source = llvm_programs.module(program, items)
+    source = llvm_programs.module(program, items, bare)
     out = np.zeros(total * llvm_programs.VARIABLES, "u4")
     Loaded(source).run("f", out, n, global_size=group_counts, local_size=local)
     assert out.tolist() == llvm_programs.run(program, group_counts, local, n)
+
+
+# Items leave for code that others reach by a branch that all take alike.
+LEAVING = [
+    ("if", ("eq", ("n",), ("const", 0)),
+        [("return", ("ult", ("const", 40), ("n",)))],
+        [("if", ("ult", ("id", "local", 0), ("const", 1)), [], [("put", ("const", 1), ("const", -1))])]),
+    ("return", ("ugt", ("array", ("const", 13)), ("const", 1))),
+    ("if", ("slt", ("n",), ("const", 9)), [("set", 2, ("const", 1))], [("barrier",)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [0, 6, 9, 50])
+def test_items_may_leave_for_where_all_others_go_later(n):
+    check(LEAVING, (1, 1, 1), (5, 1, 1), n)
+
+
+# Some items go round a loop, and leave, past a barrier that others come to.
+PASSING = [
+    ("loop", ("op", "and", ("op", "add", ("const", 1), ("id", "local", 0)), ("const", 3)),
+        [("if", ("eq", ("const", 0), ("id", "local", 2)), [("set", 0, ("const", 0))], [("barrier",)])]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("local", [(1, 1, 2), (3, 2, 2), (1, 1, 1)])
+def test_items_may_leave_past_a_barrier_that_others_come_to(local):
+    check(PASSING, (1, 1, 1), local, 0)
 
 
 @some
@@ -660,15 +830,27 @@ def test_items_keep_their_own_values_across_barriers_that_not_all_reach(program,
     check(program, group_counts, local, n)
 
 
-def test_a_kernel_with_more_local_memory_than_the_limit_is_refused():
-    device = Device["LLVM"]
-    source = """
-        @t = internal addrspace(3) global [262145 x i32] undef
-        define void @f() {
-          store i32 1, ptr addrspace(3) @t
-          ret void
-        }
-        """
-    library = LLVMCompiler(None).compile(DECLARED + source)
-    with pytest.raises(InvalidProgram, match=r"function 'f' needs 10486\d\d bytes of local memory.* at most 1048576 "):
-        device.runtime("f", library)
+@pytest.fixture(scope="module")
+def every_loop_together():
+    """Every innermost loop without a barrier is gone round together, whether that is worth it or not."""
+
+    def all_innermost(pieces, _definitions):
+        found = llvm_loops.natural_loops(pieces)
+        inner = (h for h, body in found.items() if not any(o != h and o in body for o in found))
+        return {h for h in inner if not any(pieces[p].barrier for p in found[h])}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(llvm_loops, "worth_sharing", all_innermost)
+        yield
+
+
+@some
+@given(program=llvm_programs.loops(), group_counts=groups, local=sizes, n=st.integers(-4, 9))
+def test_a_group_goes_round_loops_together(every_loop_together, program, group_counts, local, n):
+    check(program, group_counts, local, n, bare=True)
+
+
+@some
+@given(program=llvm_programs.statements(together=True), group_counts=groups, local=sizes, n=st.integers(-4, 9))
+def test_a_group_goes_round_loops_together_between_barriers(every_loop_together, program, group_counts, local, n):
+    check(program, group_counts, local, n)

@@ -2,7 +2,7 @@
 
 Pieces are numbered; `follow[n]` lists where piece n goes, barriers included. The rules stand in
 docs/design/llvm-grid.md. What does not live here: where kernels are cut (llvm_regions), and the code made of them
-(llvm_grid).
+(llvm_group).
 """
 
 from __future__ import annotations
@@ -96,13 +96,22 @@ def liveness(pieces: list[Piece], follow: list[list[int]], last_piece: list[int]
 
 
 class Variation:
-    """What may differ between the items of a group: `values`, and `pieces` that only some items may execute."""
+    """What may differ between the items of a group: `values`, and `pieces` that only some items may execute.
 
-    def __init__(self, pieces: list[Piece], follow: list[list[int]], definitions: dict[int, Instruction]) -> None:
+    Items that leave, which is to go where no barrier can follow, are no concern of the others: what is said of code
+    from where barriers can be reached is said of the items that are still there. `headers` are pieces that count as
+    barriers do.
+    """
+
+    def __init__(
+        self, pieces: list[Piece], follow: list[list[int]], definitions: dict[int, Instruction], headers: set[int]
+    ) -> None:
         self.values = {value for value, i in definitions.items() if i.op != "phi" and not pure(i)}
         self.pieces: set[int] = set()
+        self.staying = _before_stops(pieces, follow, headers)
+        together = [[w for w in ways if (w in self.staying) == (n in self.staying)] for n, ways in enumerate(follow)]
         branches = [n for n, p in enumerate(pieces) if p.terminator is not None and len(p.successors) > 1]
-        parted = _parted(follow, branches)
+        parted = _parted(together, branches, [len(t) < len(f) for t, f in zip(together, follow, strict=True)])
         changed = True
         while changed:
             changed = False
@@ -114,6 +123,8 @@ class Variation:
                 if self.branches(pieces[number]):
                     branches.remove(number)
                     between, meeting = parted[number]
+                    if number in self.staying:
+                        between = between | _reached(follow, [w for w in follow[number] if w not in self.staying])
                     self.pieces |= between
                     # Where paths meet, and in loops that items leave at different trips, phis vary.
                     for joined in between | meeting:
@@ -125,11 +136,42 @@ class Variation:
         return piece.terminator is not None and not self.values.isdisjoint(piece.terminator.uses)
 
 
-def _parted(follow: list[list[int]], branches: list[int]) -> dict[int, tuple[set[int], set[int]]]:
-    """For each branch: the pieces between it and its nearest post-dominator, and that one (none at the exit)."""
+def _before_stops(pieces: list[Piece], follow: list[list[int]], headers: set[int]) -> set[int]:
+    """The pieces from which a barrier can be reached, or one of `headers`."""
+    before: list[list[int]] = [[] for _ in follow]
+    for n, ways in enumerate(follow):
+        for w in ways:
+            before[w].append(n)
+    return _reached(before, [n for n, piece in enumerate(pieces) if piece.barrier or n in headers])
+
+
+def _reached(follow: list[list[int]], starts: list[int]) -> set[int]:
+    seen, todo = set(starts), list(starts)
+    while todo:
+        for w in follow[todo.pop()]:
+            if w not in seen:
+                seen.add(w)
+                todo.append(w)
+    return seen
+
+
+def _parted(follow: list[list[int]], branches: list[int], leaving: list[bool]) -> dict[int, tuple[set[int], set[int]]]:
+    """For each branch: the pieces between it and its nearest post-dominator, and that one (none at the exit).
+
+    `leaving` tells the pieces from where there is a way that `follow` leaves out. It counts as an exit only where there
+    is no other: a loop that is left by leaving has none.
+    """
     count = len(follow)
     everything = set(range(count + 1))
     after = [list(ways) or [count] for ways in follow]  # `count` is the exit
+    before: list[list[int]] = [[] for _ in range(count + 1)]
+    for n, ways in enumerate(after):
+        for w in ways:
+            before[w].append(n)
+    ending = _reached(before, [count])
+    for n in range(count):
+        if leaving[n] and n not in ending:
+            after[n].append(count)
     dominators = [set(everything) for _ in range(count)] + [{count}]
     changed = bool(branches)
     while changed:
@@ -139,8 +181,11 @@ def _parted(follow: list[list[int]], branches: list[int]) -> dict[int, tuple[set
             if new != dominators[n]:
                 dominators[n] = new
                 changed = True
-    found = {}
+    found: dict[int, tuple[set[int], set[int]]] = {}
     for branch in branches:
+        if len(follow[branch]) < 2:
+            found[branch] = set[int](), set[int]()
+            continue
         strict = dominators[branch] - {branch}
         nearest = count  # also where no path leads to the exit
         if dominators[branch] != everything:

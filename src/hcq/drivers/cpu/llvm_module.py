@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from hcq.drivers.cpu import llvm_grid, llvm_host
 from hcq.drivers.cpu import llvm_text as text
 from hcq.drivers.cpu.library import EntryKind, Function, Param, ParamKind
+from hcq.drivers.cpu.llvm_group import Kernel, Lowered, Metadata, Types
 from hcq.drivers.cpu.llvm_locals import LocalArray, Refused
 from hcq.errors import CompileError
 
@@ -205,7 +206,7 @@ class Lowering:
         lines = str(module).split("\n")
         found = text.functions(lines)
         gone = self._replaced(found, grid)
-        metadata = llvm_grid.Metadata(text.highest_metadata(lines))
+        metadata = Metadata(text.highest_metadata(lines))
         kernels = {f.name: lines[f.first : f.last + 1] for f in found}
         types = "\n".join(line for line in lines if line.startswith("%"))
         added: list[str] = []
@@ -264,7 +265,7 @@ class Lowering:
                 return f"@{array.name}"
         return name
 
-    def _lowered(self, entry: _Entry, lines: list[str], types: str, metadata: llvm_grid.Metadata) -> llvm_grid.Lowered:
+    def _lowered(self, entry: _Entry, lines: list[str], types: str, metadata: Metadata) -> Lowered:
         values = self.values[entry.number]
 
         def type_of(value: int) -> tuple[str, int]:
@@ -278,8 +279,8 @@ class Lowering:
             return int(self.host.data.get_abi_size(variable.global_value_type))
 
         try:
-            kernel = llvm_grid.Kernel(entry.number, lines, entry.attributes)
-            return llvm_grid.lower(kernel, self.arrays, llvm_grid.Types(type_of, size_of), metadata)
+            kernel = Kernel(entry.number, lines, entry.attributes)
+            return llvm_grid.lower(kernel, self.arrays, Types(type_of, size_of), metadata)
         except Refused as reason:
             raise self.refuse(f"@{entry.name}: {reason}") from None
 

@@ -1,7 +1,7 @@
 """Where a kernel is cut: pieces of blocks, regions between barriers, and what crosses from one region to the next.
 
 The reasoning stands in docs/design/llvm-grid.md. What does not live here: questions about single values (llvm_flow),
-and the code that is made of regions (llvm_grid).
+and the code that is made of regions (llvm_group).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hcq.drivers.cpu import llvm_flow as flow
+from hcq.drivers.cpu import llvm_loops as loops
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -53,33 +54,67 @@ class Region(NamedTuple):
 class Analysis:
     """A kernel, cut at its barriers, and further where all items come together.
 
-    `kept` values are stored an item each, `shared` ones once a group, `recomputed` ones at the start of regions;
-    `place` maps kept values to the first of those that share their memory.
+    With `together`, loops that are worth it are gone round together by the group. `kept` values are stored an item
+    each, `shared` ones once a group, `recomputed` ones at the start of regions; `place` maps kept values to the first
+    of those that share their memory.
     """
 
-    def __init__(self, blocks: list[list[Instruction]]) -> None:
+    def __init__(self, blocks: list[list[Instruction]], together: bool = True) -> None:
         self.pieces: list[Piece] = []
         self.starts = [0]  # the piece where each region starts
         self.last_piece: list[int] = []  # of each block: where a phi's values come from
         self._cut(blocks)
         self.barriers = len(self.starts) - 1
-        self.cuts: dict[int, int] = {}  # piece -> number of the region that starts there, though there is no barrier
         self.follow = [list(p.successors) or ([self.starts[p.barrier]] if p.barrier else []) for p in self.pieces]
         self.definitions = {i.value: i for p in self.pieces for i in p.instructions() if i.value >= 0}
         self.allocas = [i for p in self.pieces for i in p.body if i.op == "alloca"]
-        self.variation = flow.Variation(self.pieces, self.follow, self.definitions)
         self.recomputable = flow.recomputable(self.definitions)
-        self.regions = self._regions()
-        self.uniform = all(self._ends_together(region) for region in self.regions)
-        if self.barriers and self.uniform:
-            self._cut_further()
+        # Private arrays without barriers are left to LLVM, in registers or on the stack.
+        together = together and (self.barriers > 0 or not self.allocas)
+        self._divide(loops.worth_sharing(self.pieces, self.definitions) if together else set())
+        if not self.uniform and self.together:
+            self._divide(set())
         self.kept: list[int] = []
         self.shared: list[int] = []
         self.recomputed: set[int] = set()
         self.place: dict[int, int] = {}
         self.live: list[set[int]] = [set()]  # at the start of each region
-        if self.barriers:
+        if len(self.starts) > 1:
             self._across()
+
+    def _divide(self, headers: set[int]) -> None:
+        """Finds the regions. `headers` are of loops for a group to go round together, if its items come together."""
+        while True:
+            self.variation = flow.Variation(self.pieces, self.follow, self.definitions, headers)
+            apart = {h for h in headers if not self._meet(h)}
+            if not apart:
+                break
+            headers = headers - apart
+        self.together = headers  # where loops start that the group goes round together
+        del self.starts[self.barriers + 1 :]
+        self.cuts: dict[int, int] = {}  # piece -> number of the region that starts there, though there is no barrier
+        self._cut_at(headers)
+        # All items that are left in a group always stand at the same barrier; some may have left before others.
+        # A barrier that only some of those come to is none at which all stand.
+        self.uniform = all(self._ends_together(region) for region in self.regions) and not any(
+            piece.barrier and n in self.variation.pieces for n, piece in enumerate(self.pieces)
+        )
+        self.leaving = self.uniform and any(not self._ends_together(r, frozenset()) for r in self.regions)
+        if len(self.starts) > 1 and self.uniform:
+            self._cut_further()
+
+    def _meet(self, header: int) -> bool:
+        """True if all items that are left go round the loop at `header`, and equally often."""
+        body = loops.natural_loops(self.pieces).get(header, {header})
+        return header not in self.variation.pieces and not any(
+            self.variation.branches(self.pieces[p]) and not set(self.pieces[p].successors) <= body for p in body
+        )
+
+    def _cut_at(self, pieces: set[int]) -> None:
+        for piece in sorted(pieces):
+            self.cuts[piece] = len(self.starts)
+            self.starts.append(piece)
+        self.regions = self._regions()
 
     # Pieces and regions
 
@@ -155,10 +190,10 @@ class Analysis:
             found.update(self.cuts[s] for s in piece.successors if s in self.cuts)
         return found
 
-    def _ends_together(self, region: Region) -> bool:
-        """True if no varying branch of the region parts items that leave it at different ends."""
-        return len(region.outcomes) <= 1 or not any(
-            self.variation.branches(self.pieces[p]) and len(self.outcomes_of(self.reached([p]))) > 1
+    def _ends_together(self, region: Region, leaving: frozenset[int] = frozenset((END,))) -> bool:
+        """True if no varying branch of the region parts items that leave it at different ends, `leaving` aside."""
+        return len(set(region.outcomes) - leaving) <= 1 or not any(
+            self.variation.branches(self.pieces[p]) and len(self.outcomes_of(self.reached([p])) - leaving) > 1
             for p in region.pieces
         )
 
@@ -166,10 +201,7 @@ class Analysis:
 
     def _cut_further(self) -> None:
         while wanted := self._repeated() or self._ways():
-            for piece in sorted(wanted):
-                self.cuts[piece] = len(self.starts)
-                self.starts.append(piece)
-            self.regions = self._regions()
+            self._cut_at(wanted)
 
     def _repeated(self) -> set[int]:
         """Where all items come together in code that more than one region has."""
@@ -197,7 +229,8 @@ class Analysis:
                 if p in self.variation.pieces or len(piece.successors) < 2 or self.variation.branches(piece):
                     continue
                 if len({frozenset(self._ends(s)) for s in piece.successors}) > 1:
-                    found.update(s for s in piece.successors if s not in self.cuts)
+                    # Where only some items go, since others have left for there before, all can't be awaited.
+                    found.update(s for s in piece.successors if s not in self.cuts and s not in self.variation.pieces)
         return found
 
     def _ends(self, piece: int) -> set[int]:

@@ -1,6 +1,6 @@
 """The code of one region of a kernel: its pieces with names of their own, between what it reads and what it leaves.
 
-What does not live here: the loops around it (llvm_grid), and where it starts and ends (llvm_regions).
+What does not live here: the loops around it (llvm_group), and where it starts and ends (llvm_regions).
 """
 
 from __future__ import annotations
@@ -26,20 +26,23 @@ _ACCESS = re.compile(r"  (?:%hcq\.v\d+ = load|store) (?!atomic |volatile )")
 class Frame:
     """What the regions of a kernel have in common: where kept values lie, and how accesses are marked."""
 
-    def __init__(self, kinds: dict[int, str], rounds: bool, private: bool, access: str) -> None:
+    def __init__(self, kinds: dict[int, str], rounds: bool, leaving: bool, private: bool) -> None:
         self.kinds = kinds  # kept and shared values and their types: they live in stack slots %hcq.s<value>
         self.rounds = rounds  # items may stand at different barriers
+        self.leaving = leaving  # some items may return before others meet at a barrier
+        self.states = rounds or leaving  # each item has a state: the barrier it stands at, 0 when it has returned
         self.private = private  # private arrays lie in the arena, one an item
-        self.access = access  # the access group of independent accesses, or ''
+        self.access = ""  # the access group of the accesses that are independent between items
+        self.marked = False  # whether those of the region being written are
         self.outer = ""  # what marks jumps from region to region
         self.offset: dict[int, int] = {}  # of a kept value or private array, in bytes a (rounded) item
         self.stride: dict[int, int] = {}  # its size
-        self.state = -1  # the offset of the barrier that each item stands at
+        self.state = -1  # the offset of states
         self.entry: list[str] = []  # instructions for the kernel's entry block
 
     def group(self) -> str:
         """What marks an access as independent of other items."""
-        return f", !llvm.access.group {self.access}" if self.access else ""
+        return f", !llvm.access.group {self.access}" if self.marked else ""
 
 
 class Writer:
@@ -270,16 +273,22 @@ class Writer:
         if not self.loop:
             self.lines.append(f"  br label %hcq.{f'r{outcome}' if outcome != END else 'exit'}{self.frame.outer}")
             return
-        if self.frame.rounds:
-            at, seen, now = self._new(), self._new(), self._new()
+        frame, several = self.frame, len(self.region.outcomes) > 1
+        if frame.rounds or (frame.leaving and (self.region.number == 0 or (several and outcome == END))):
+            at = self._new()
             self.lines += [
-                f"  {at} = getelementptr inbounds i32, ptr %hcq.base.{self.frame.state}, i64 %hcq.item.{self.loop}",
-                f"  store i32 {outcome}, ptr {at}, align 4{self.frame.group()}",
-                f"  {seen} = load i32, ptr %hcq.outcome",
-                f"  {now} = or i32 {seen}, {outcome}",
-                f"  store i32 {now}, ptr %hcq.outcome",
+                f"  {at} = getelementptr inbounds i32, ptr %hcq.base.{frame.state}, i64 %hcq.item.{self.loop}",
+                f"  store i32 {outcome}, ptr {at}, align 4{frame.group()}",
             ]
-        elif len(self.region.outcomes) > 1:
+        if frame.rounds or (frame.leaving and END in self.region.outcomes):
+            if several or frame.rounds:  # 0 stays when nobody is left
+                seen, now = self._new(), self._new()
+                self.lines += [
+                    f"  {seen} = load i32, ptr %hcq.outcome",
+                    f"  {now} = or i32 {seen}, {outcome}",
+                    f"  store i32 {now}, ptr %hcq.outcome",
+                ]
+        elif several:
             self.lines.append(f"  store i32 {outcome}, ptr %hcq.outcome")
         self.lines.append(f"  br label %hcq.{self.loop}.next")
 
@@ -301,7 +310,7 @@ class Writer:
             self.frame.entry.append(self._renamed(i))  # once a group: items use it one after the other
             return
         line = self._renamed(i)
-        if self.frame.access and _ACCESS.match(i.text) and "!llvm.access.group" not in line:
+        if self.frame.marked and _ACCESS.match(i.text) and "!llvm.access.group" not in line:
             line += self.frame.group()
         self.lines.append(line)
 
