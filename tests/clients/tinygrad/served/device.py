@@ -1,0 +1,84 @@
+"""Served as `tinygrad.device`: the names that tinygrad's callers import from there, and all of them are hcq's.
+
+Which device is which is in runtime/ops_*.py beside this. What stays tinygrad's, and is shared: GlobalCounters, getenv,
+its disk cache, its profile logger, dtypes, renderers.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from tinygrad.helpers import GlobalCounters
+
+from hcq import (
+    Allocator,
+    Buffer,
+    BufferOptions,
+    Compiled,
+    CompileError,
+    Compiler,
+    Device,
+    HCQAllocator,
+    HCQBuffer,
+    HCQCompiled,
+    HCQProgram,
+    HCQSignal,
+    HWCommandQueue,
+    HWComputeQueue,
+    HWCopyQueue,
+    LRUAllocator,
+    MallocAllocator,
+    hcq_command,
+    hcq_profile,
+    memory_stats,
+)
+
+__all__ = [
+    "Allocator",
+    "Buffer",
+    "BufferOptions",
+    "CompileError",
+    "Compiled",
+    "Compiler",
+    "Device",
+    "HCQAllocator",
+    "HCQBuffer",
+    "HCQCompiled",
+    "HCQProgram",
+    "HCQSignal",
+    "HWCommandQueue",
+    "HWComputeQueue",
+    "HWCopyQueue",
+    "LRUAllocator",
+    "MallocAllocator",
+    "hcq_command",
+    "hcq_profile",
+]
+
+_DEVICES = {
+    "CLANG": ("tinygrad.runtime.ops_clang", "ClangDevice"),
+    "LLVM": ("tinygrad.runtime.ops_llvm", "LLVMDevice"),
+    "NPY": ("tinygrad.runtime.ops_npy", "NpyDevice"),
+    "PYTHON": ("tinygrad.runtime.ops_npy", "NpyDevice"),
+}
+"""Where the devices are that tinygrad needs more of than hcq's own have: a renderer, a graph."""
+
+
+class _LiveBytes:
+    """`GlobalCounters.mem_used`: what hcq counts anyway, read when it is looked at."""
+
+    def __get__(self, instance: object, owner: object = None) -> int:
+        return sum(stats.live_bytes for stats in memory_stats().values())
+
+
+def _register(name: str, module: str, attribute: str) -> None:
+    def factory(canonical: str) -> Compiled:
+        device: Compiled = getattr(import_module(module), attribute)(canonical)
+        return device
+
+    Device.register(name, factory, replace=True)
+
+
+GlobalCounters.mem_used = _LiveBytes()
+for _name, _where in _DEVICES.items():
+    _register(_name, *_where)

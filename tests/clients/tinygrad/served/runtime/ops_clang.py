@@ -1,0 +1,86 @@
+"""Served as `tinygrad.runtime.ops_clang`: hcq's CLANG device with tinygrad's renderer and tinygrad's graph in C.
+
+tinygrad's graph writes addresses into C source, and calls the function that comes of it by position, values behind
+buffers. Both are said in ctypes there; here they are translated.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import types
+from time import perf_counter
+from typing import Any
+
+from tinygrad.device import Device
+
+from hcq.drivers.cpu import open_clang
+from hcq.drivers.cpu.compiler_c import ClangCompiler
+from hcq.errors import CompileError, InvalidProgram
+
+__all__ = ["ClangCompiler", "ClangDevice", "ClangProgram"]
+
+
+def ClangDevice(device: str = "CLANG") -> Any:
+    """The CLANG device of that name, as tinygrad's callers want it."""
+    from tinygrad.renderer.cstyle import ClangRenderer
+
+    opened = open_clang(device)
+    opened.renderer = ClangRenderer()
+    opened.graph = functools.partial(_graph, opened)
+    return opened
+
+
+class ClangProgram:
+    """A function as tinygrad's graph calls it: buffers, then values, all by position. Queued on `device`."""
+
+    def __init__(self, name: str, lib: bytes, device: Any = None) -> None:
+        self.name, self.lib = name, lib
+        self.program = (Device["CLANG"] if device is None else device).runtime(name, lib)
+        kinds = [kind for kind, _ in self.program.signature or ()]
+        self.buffers = kinds.count("pointer")
+
+    def __call__(self, *args: Any, wait: bool = False) -> float | None:
+        took: float | None = self.program(*args[: self.buffers], vals=args[self.buffers :], wait=wait)
+        return took
+
+
+def _graph(device: Any, jit_cache: list[Any], input_rawbuffers: list[Any], var_vals: dict[Any, int]) -> Any:
+    """tinygrad's ClangGraph, running on `device`. GraphException where it can't be one: then kernels run one by one."""
+    from tinygrad.engine.jit import GraphException
+
+    try:
+        return _graph_class()(device, jit_cache, input_rawbuffers, var_vals)
+    except (CompileError, InvalidProgram) as error:
+        raise GraphException(str(error)) from error
+
+
+@functools.cache
+def _graph_class() -> type[Any]:
+    from tinygrad.runtime.graph import clang
+
+    clang.ctypes = types.SimpleNamespace(addressof=_address)
+
+    class ClangGraph(clang.ClangGraph):  # type: ignore[misc]
+        """Which device its kernels are for is not said to tinygrad's own."""
+
+        def __init__(self, device: Any, *args: Any) -> None:
+            super().__init__(*args)
+            if device.dname != "CLANG":
+                self.clprg = ClangProgram(self.clprg.name, self.clprg.lib, device)
+            self.owner = device
+
+        def __call__(self, rawbufs: list[Any], var_vals: dict[Any, int], wait: bool = False) -> float | None:
+            start = perf_counter()
+            super().__call__(rawbufs, var_vals)
+            if not wait:
+                return None
+            self.owner.synchronize()
+            return perf_counter() - start
+
+    return ClangGraph
+
+
+def _address(memory: Any) -> int:
+    address = getattr(memory, "va_addr", None)
+    return ctypes.addressof(memory) if address is None else address

@@ -1,0 +1,19 @@
+"""Served as `tinygrad.runtime.ops_llvm`: hcq's LLVM device with tinygrad's renderer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hcq.drivers.cpu import open_llvm
+from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
+
+__all__ = ["LLVMCompiler", "LLVMDevice"]
+
+
+def LLVMDevice(device: str = "LLVM") -> Any:
+    """The LLVM device of that name, as tinygrad's callers want it."""
+    from tinygrad.renderer.llvmir import LLVMRenderer
+
+    opened = open_llvm(device)
+    opened.renderer = LLVMRenderer()
+    return opened
