@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hcq import _native
 from hcq.drivers.cpu import toolchain
-from hcq.drivers.cpu.library import EntryKind, Function, Param, ParamKind, pack, unpack
+from hcq.drivers.cpu.library import ACCESSES, EntryKind, Function, Param, ParamKind, pack, unpack
 from hcq.errors import InvalidProgram
 
 SOURCE = """
@@ -100,12 +100,14 @@ def test_malformed_headers_of_objects_crash_nothing(library, data):
 
 
 names = st.text(st.characters(codec="utf-8"), max_size=40)
+accesses = st.sampled_from(ACCESSES)
 kinds = st.lists(st.sampled_from(ParamKind), max_size=70).map(lambda kinds: sorted(kinds, key=bool))
 functions = st.builds(
     Function,
     name=names,
     kind=st.sampled_from(EntryKind),
-    params=st.none() | kinds.flatmap(lambda kinds: st.tuples(*[st.builds(Param, st.just(k), names) for k in kinds])),
+    params=st.none()
+    | kinds.flatmap(lambda kinds: st.tuples(*[st.builds(Param, st.just(k), names, accesses) for k in kinds])),
     refused=names,
     scratch_group=st.integers(0, 2**32 - 1),
     scratch_item=st.integers(0, 2**32 - 1),

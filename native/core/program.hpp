@@ -29,8 +29,12 @@ enum class ParamKind : uint8_t {
   bits64
 };
 
+// What a launch does to the memory of a pointer; the numbers are those of the library.
+enum class Access : uint8_t { unknown, read, write, both };
+
 struct Param {
   ParamKind kind;
+  Access access;
   uint8_t size;      // bytes; natural alignment is the same number
   uint32_t offset;   // in the kernargs, from the start of the arguments
   std::string name;  // for messages; may be empty

@@ -11,7 +11,7 @@ namespace hcq {
 namespace {
 
 constexpr char kMagic[8] = {'H', 'C', 'Q', 'L', 'I', 'B', '\x1a', '\n'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kHeader = 48;
 #if defined(__x86_64__)
 constexpr uint32_t kMachine = EM_X86_64;
@@ -127,7 +127,9 @@ bool read_function(Reader& in, LibraryFunction* f) {
     auto param_kind = in.number<uint8_t>();
     auto param_name = in.number<uint8_t>();
     auto offset = in.number<uint32_t>();
-    Param p{static_cast<ParamKind>(param_kind), 0, offset, in.text(param_name)};
+    auto access = static_cast<Access>(param_kind >> 6);
+    param_kind &= 63;
+    Param p{static_cast<ParamKind>(param_kind), access, 0, offset, in.text(param_name)};
     if (!in.ok || param_kind > static_cast<uint8_t>(ParamKind::bits64)) return false;
     p.size = size_of(p.kind);
     // In order, aligned, without overlap; pointers first.

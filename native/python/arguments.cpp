@@ -470,7 +470,7 @@ bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t
   for (Py_ssize_t i = 0; i < value_count; ++i, slot += 8) {
     size_t index = static_cast<size_t>(i) + program.pointers;
     if (PyLong_Check(values[i])) {
-      Param p{ParamKind::i32, 4, 0, ""};
+      Param p{ParamKind::i32, Access::unknown, 4, 0, ""};
       int64_t wide = 0;
       if (!put_int(program, index, p, values[i], reinterpret_cast<uint8_t*>(&wide))) return false;
       std::memcpy(slot, &wide, 8);

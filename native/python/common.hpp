@@ -107,6 +107,7 @@ struct ProgramObject {
   Program* program;
   DeviceObject* device;
   PyObject* name;
+  PyObject* accesses;  // what a launch does to each buffer, as the library or the user says; made when asked for
   PyObject* weakrefs;
 };
 extern PyTypeObject* Program_Type;

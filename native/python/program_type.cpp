@@ -121,6 +121,7 @@ void program_dealloc(PyObject* object) {
   if (self->program && self->program->generation == g_generation) program_release(self->program);
   Py_XDECREF(reinterpret_cast<PyObject*>(self->device));
   Py_XDECREF(self->name);
+  Py_XDECREF(self->accesses);
   PyTypeObject* type = Py_TYPE(object);
   type->tp_free(object);
   Py_DECREF(type);
@@ -146,13 +147,48 @@ PyObject* get_signature(PyObject* self, void*) {
   Ref out(PyTuple_New(static_cast<Py_ssize_t>(p->params.size())));
   if (!out) return nullptr;
   for (size_t i = 0; i < p->params.size(); ++i) {
-    static const char* kinds[] = {"pointer", "int8",   "uint8",   "int16",    "uint16",  "int32",   "uint32",
-                                  "int64",   "uint64", "float16", "bfloat16", "float32", "float64", "bool"};
+    static const char* kinds[] = {"pointer", "int8",  "uint8",  "int16",   "uint16",   "int32",
+                                  "uint32",  "int64", "uint64", "float16", "bfloat16", "float32",
+                                  "float64", "bool",  "bits8",  "bits16",  "bits32",   "bits64"};
     PyObject* item = Py_BuildValue("(ss)", kinds[static_cast<int>(p->params[i].kind)], p->params[i].name.c_str());
     if (!item) return nullptr;
     PyTuple_SET_ITEM(out.get(), static_cast<Py_ssize_t>(i), item);
   }
   return out.release();
+}
+
+PyObject* get_accesses(PyObject* object, void*) {
+  ProgramObject* self = cast(object);
+  Program* p = self->program;
+  if (!self->accesses && p && p->typed) {
+    static const char* words[] = {nullptr, "r", "w", "rw"};
+    Ref out(PyTuple_New(p->pointers));
+    for (uint32_t i = 0; out && i < p->pointers; ++i) {
+      const char* word = words[static_cast<int>(p->params[i].access)];
+      PyObject* item = word ? PyUnicode_InternFromString(word) : Py_NewRef(Py_None);
+      if (!item) return nullptr;
+      PyTuple_SET_ITEM(out.get(), i, item);
+    }
+    if (!out) return nullptr;
+    if (!self->accesses) self->accesses = out.release();
+  }
+  return Py_NewRef(self->accesses ? self->accesses : Py_None);
+}
+
+int set_accesses(PyObject* object, PyObject* value, void*) {
+  ProgramObject* self = cast(object);
+  Ref module(PyImport_ImportModule("hcq.queues.launch"));
+  PyObject* pointers =
+      self->program && self->program->typed ? PyLong_FromUnsignedLong(self->program->pointers) : Py_NewRef(Py_None);
+  Ref count(pointers);
+  Ref checked(module && count
+                  ? PyObject_CallMethod(module.get(), "check_accesses", "OO", value ? value : Py_None, count.get())
+                  : nullptr);
+  if (!checked) return -1;
+  PyObject* before = self->accesses;
+  self->accesses = checked.get() == Py_None ? nullptr : checked.release();
+  Py_XDECREF(before);
+  return 0;
 }
 
 PyMethodDef methods[] = {
@@ -172,6 +208,8 @@ PyGetSetDef getset[] = {
     {"kernargs_args_offset", get_zero, nullptr, "Where the arguments begin in that memory.", nullptr},
     {"signature", get_signature, nullptr, "((type, name), ...) of the parameters; None where none were recorded.",
      nullptr},
+    {"accesses", get_accesses, set_accesses,
+     "What a launch does to each buffer: 'r', 'w', 'rw', or None where that is not known. May be assigned.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(ProgramObject, vectorcall), READONLY, nullptr},
                          {"__weaklistoffset__", T_PYSSIZET, offsetof(ProgramObject, weakrefs), READONLY, nullptr},

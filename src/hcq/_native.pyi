@@ -171,6 +171,7 @@ class Program:
     ) -> Any: ...
     @property
     def signature(self) -> tuple[tuple[str, str], ...] | None: ...
+    accesses: Any
 
 class CommandDevice:
     timeline_signal: Any

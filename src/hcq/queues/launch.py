@@ -37,6 +37,9 @@ VALUE_TYPES = {
 }
 """The types of value parameters that a library may record: codes of the struct module, and NumPy's names."""
 
+ACCESSES = (None, "r", "w", "rw")
+"""What a launch may do to the memory of a buffer: not known, read, write, both."""
+
 VALUE_MIN = -(2**31)
 VALUE_MAX = 2**32 - 1
 
@@ -114,6 +117,21 @@ def check_count(what: str, given: int, expected: int | None) -> None:
     """Refuse a wrong number of arguments, where the library recorded how many there are (else `expected` is None)."""
     if expected is not None and given != expected:
         raise LaunchError(f"the function takes {expected} {what}, and {given} were given")
+
+
+def check_accesses(accesses: Any, count: int | None) -> tuple[str | None, ...] | None:
+    """What is done to each buffer of a program, as its user says: 'r', 'w', 'rw' or None for each; None says nothing.
+
+    `count` is how many buffers it takes, where that is known. Raises ValueError.
+    """
+    if accesses is None:
+        return None
+    given = tuple(accesses)
+    if any(access not in ACCESSES for access in given):
+        raise ValueError(f"accesses {given!r}: expected 'r', 'w', 'rw' or None for each buffer")
+    if count is not None and len(given) != count:
+        raise ValueError(f"accesses {given!r} are for {len(given)} buffers: the function takes {count}")
+    return given
 
 
 def _dims(what: str, size: Any, largest: Dims, smallest: int) -> Dims:

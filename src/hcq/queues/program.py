@@ -29,12 +29,15 @@ class HCQProgram:
     A driver's runtime subclasses this, loads the library in its `__init__`, and calls ours with the sizes it found:
     `kernargs_alloc_size` bytes a launch, of which the arguments begin at `kernargs_args_offset`. Where the library says
     what the function takes, it sets `buffer_count` and `value_types` (keys of launch.VALUE_TYPES): they are checked.
+    `accesses` says what a launch does to each buffer ('r', 'w', 'rw', or None where that is not known); graphs and
+    checks go by it, and whoever uses the program may assign it.
 
     Threads may share a program.
     """
 
     buffer_count: int | None = None
     value_types: Sequence[str] | None = None
+    accesses: Sequence[str | None] | None = None
 
     def __init__(self, device: HCQCompiled, name: str, kernargs_alloc_size: int, kernargs_args_offset: int = 0) -> None:
         self.device = device

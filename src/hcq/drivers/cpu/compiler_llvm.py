@@ -19,7 +19,7 @@ from hcq.runtime.compiler import Compiler
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_REVISION = "4"  # raised when the code made from the same source changes
+_REVISION = "5"  # raised when the code made from the same source changes
 
 
 class LLVMCompiler(Compiler):

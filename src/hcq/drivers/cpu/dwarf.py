@@ -186,7 +186,7 @@ def _signature(function: _Entry, entries: dict[int, _Entry], strings: bytes) -> 
             continue
         if kind is ParamKind.POINTER and params and params[-1].kind is not ParamKind.POINTER:
             refused = refused or f"parameter {name or position + 1} is a pointer after a value: pointers come first"
-        params.append(Param(kind, name))
+        params.append(Param(kind, name, _access(child, entries) if kind is ParamKind.POINTER else None))
     returned = _resolved(function, entries)
     if returned is not None and returned.tag in (TAG_STRUCT, TAG_UNION, TAG_ARRAY):
         refused = refused or "it returns a struct"
@@ -203,6 +203,20 @@ def _resolved(entry: _Entry, entries: dict[int, _Entry]) -> _Entry | None:
         if entry.tag not in QUALIFIERS:
             return entry
     return None
+
+
+def _access(parameter: _Entry, entries: dict[int, _Entry]) -> str:
+    """What a pointer parameter says of its memory: read where it points to const, else read and written."""
+    pointer = _resolved(parameter, entries)
+    pointee = pointer
+    while pointee is not None:
+        reference = pointee.attributes.get(AT_TYPE)
+        pointee = entries[reference] if isinstance(reference, int) else None
+        if pointee is not None and pointee.tag == TAG_CONST:
+            return "r"
+        if pointee is None or pointee.tag not in QUALIFIERS | {TAG_ARRAY}:
+            break
+    return "rw"
 
 
 def _kind(parameter: _Entry, entries: dict[int, _Entry], strings: bytes) -> ParamKind | str:

@@ -14,12 +14,13 @@ from typing import NamedTuple
 from hcq.errors import InvalidProgram
 
 MAGIC = b"HCQLIB\x1a\n"
-VERSION = 1
+VERSION = 2
 HEADER = struct.Struct("<8sIIIIQQQ")  # magic, version, crc, machine, functions, total, object offset, object size
 FUNCTION = struct.Struct(
     "<HHBBHII"
 )  # name bytes, reason bytes, kind, flags, parameters, scratch a group, scratch an item
-PARAM = struct.Struct("<BBI")  # kind, name bytes, offset
+PARAM = struct.Struct("<BBI")  # kind with access in its two high bits, name bytes, offset
+ACCESSES = (None, "r", "w", "rw")  # by what those two bits say
 TYPED = 1
 MACHINES = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183}  # e_machine of the ELF gABI
 
@@ -66,10 +67,12 @@ _SIZES = dict(zip(ParamKind, (8, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 2, 4,
 
 
 class Param(NamedTuple):
-    """One parameter: its kind, and its name for messages ('' where unknown)."""
+    """One parameter: its kind, its name for messages ('' where unknown), and what is done to the memory of a pointer:
+    one of ACCESSES, None where that is not known."""
 
     kind: ParamKind
     name: str = ""
+    access: str | None = None
 
 
 class Function(NamedTuple):
@@ -123,7 +126,7 @@ def pack(object_bytes: bytes, functions: list[Function], machine: int | None = N
         table += FUNCTION.pack(len(name), len(reason), function.kind, flags, len(params), *scratch) + name + reason
         for param, offset in zip(params, function.offsets(), strict=True):
             param_name = param.name.encode()[:255].decode(errors="ignore").encode()
-            table += PARAM.pack(param.kind, len(param_name), offset) + param_name
+            table += PARAM.pack(param.kind | ACCESSES.index(param.access) << 6, len(param_name), offset) + param_name
     table += bytes(-(HEADER.size + len(table)) % 16)
     offset = HEADER.size + len(table)
     fields = (VERSION, 0, machine, len(functions), offset + len(object_bytes), offset, len(object_bytes))
@@ -155,7 +158,8 @@ def unpack(library: bytes) -> Library:
             for _ in range(params_count):
                 param_kind, param_name, _offset = PARAM.unpack_from(library, at)
                 at += PARAM.size
-                params.append(Param(ParamKind(param_kind), library[at : at + param_name].decode()))
+                access = ACCESSES[param_kind >> 6]
+                params.append(Param(ParamKind(param_kind & 63), library[at : at + param_name].decode(), access))
                 at += param_name
             known = tuple(params) if flags & TYPED else None
             functions.append(Function(name, EntryKind(kind), known, reason, group, item))

@@ -7,7 +7,7 @@ What does not live here: LLVM itself (llvm_host), how grid kernels become loops 
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq.drivers.cpu import llvm_grid, llvm_host
 from hcq.drivers.cpu import llvm_text as text
@@ -15,6 +15,9 @@ from hcq.drivers.cpu.library import EntryKind, Function, Param, ParamKind
 from hcq.drivers.cpu.llvm_group import Kernel, Lowered, Metadata, Types
 from hcq.drivers.cpu.llvm_locals import LocalArray, Refused
 from hcq.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _VALUES = {
     "ptr": ParamKind.POINTER,
@@ -74,6 +77,7 @@ class Lowering:
         self.entries: list[_Entry] = []
         self.arrays: dict[int, LocalArray] = {}  # local memory by its new name's number
         self.values: dict[int, dict[int, Any]] = {}  # of each kernel, its renamed instructions
+        self.accesses: dict[str, list[str]] = {}  # of each function, what is done to the memory of each parameter
 
     def run(self) -> Any:
         """The module that is to be optimised and emitted."""
@@ -81,6 +85,7 @@ class Lowering:
         self._check_target(module)
         self._find_arrays(module)
         grid = self._grid_functions(module)
+        self._find_accesses(module)
         if grid:
             module = self._inlined(module, grid)
             grid = self._grid_functions(module)
@@ -121,6 +126,17 @@ class Lowering:
         for item in (*module.global_variables, *module.struct_types):
             if item.name.startswith("hcq."):
                 raise self.refuse(f"{item.name} can't be defined: names starting with hcq. are reserved")
+
+    def _find_accesses(self, module: Any) -> None:
+        """Notes what LLVM finds out (or was told) of the pointers that functions are given. Of a copy: the attributes
+        that it adds while looking are none of this module's."""
+        printed = str(module)
+        copy = self.session.parse(printed)
+        in_registers = ("sroa",) if " alloca " in printed else ()
+        llvm_host.run_passes(copy, *in_registers, "post_order_function_attributes")
+        for function in copy.functions:
+            if not function.is_declaration:
+                self.accesses[function.name] = [_access(argument) for argument in function.arguments]
 
     # Grid kernels: which they are, and with everything they call inlined
 
@@ -178,7 +194,7 @@ class Lowering:
             name = function.name
             is_grid = text.quoted(name) in grid
             kind = EntryKind.GROUP if is_grid else EntryKind.PACKED
-            reason, params = _parameters(function)
+            reason, params = _parameters(function, self.accesses.get(name, ()))
             if reason:
                 self.functions.append(Function(name, kind, None, reason))
                 continue
@@ -317,7 +333,15 @@ def _rename(function: Any) -> dict[int, Any]:
     return values
 
 
-def _parameters(function: Any) -> tuple[str, tuple[Param, ...]]:
+def _access(argument: Any) -> str:
+    """One of library.ACCESSES for a pointer, by its attributes."""
+    attributes = {a.decode().split("(")[0] for a in argument.attributes}
+    if attributes & {"readonly", "readnone"}:
+        return "r"
+    return "w" if "writeonly" in attributes else "rw"
+
+
+def _parameters(function: Any, accesses: Sequence[str]) -> tuple[str, tuple[Param, ...]]:
     """Why a function can't be launched ('' if it can), and its parameters."""
     kind = function.global_value_type
     returns = str(kind.get_function_return())
@@ -341,7 +365,8 @@ def _parameters(function: Any) -> tuple[str, tuple[Param, ...]]:
             return f"parameter {position + 1} is a pointer after values; pointers come first", ()
         for extension in attributes & _EXTENDED.keys():
             param = _EXTENDED[extension].get(param, param)
-        params.append(Param(param, argument.name))
+        access = accesses[position] if param is ParamKind.POINTER and accesses else None
+        params.append(Param(param, argument.name, access))
     return "", tuple(params)
 
 
