@@ -1,6 +1,7 @@
 // hcq.Buffer: copies to and from host memory, zero-copy exports, views by method. Life and allocation are in
 // buffer.cpp.
 #include "memory/buffer.hpp"
+#include "python/watch.hpp"
 
 namespace hcq {
 
@@ -52,6 +53,11 @@ int copyout(BufferObject* self, PyObject* dest) {
   if (!buffer_ready(self, "copyout")) return -1;
   Py_buffer view;
   if (!host_memory(self, dest, true, "copyout", &view)) return -1;
+  if (watching() &&
+      tell("host_read", "(OiK)", as_object(self), 0, static_cast<unsigned long long>(self->nbytes)) == Told::failed) {
+    PyBuffer_Release(&view);
+    return -1;
+  }
   int rc = -1;
   PyObject* allocator = Py_NewRef(root_of(self)->allocator);
   PyObject* buf = Py_NewRef(self->buf);
@@ -73,6 +79,7 @@ int copyout(BufferObject* self, PyObject* dest) {
 // The exporter over the buffer's own memory after a wait; null with an exception, or without one where the allocator
 // can't give it.
 PyObject* export_memory(BufferObject* self, const ExportView& wanted) {
+  if (watching() && self->buf && tell("exported", "(O)", as_object(self)) == Told::failed) return nullptr;
   if (!buffer_ready(self, "zero-copy access") || buffer_wait(self) || !buffer_ready(self, "zero-copy access"))
     return nullptr;
   BufferObject* root = root_of(self);
@@ -273,6 +280,11 @@ int buffer_copyin(BufferObject* self, PyObject* source) {
   if (!buffer_ready(self, "copyin")) return -1;
   Py_buffer view;
   if (!host_memory(self, source, false, "copyin", &view)) return -1;
+  if (watching() &&
+      tell("host_write", "(OiK)", as_object(self), 0, static_cast<unsigned long long>(self->nbytes)) == Told::failed) {
+    PyBuffer_Release(&view);
+    return -1;
+  }
   int rc = -1;
   PyObject* allocator = Py_NewRef(root_of(self)->allocator);
   PyObject* buf = Py_NewRef(self->buf);

@@ -4,6 +4,7 @@
 #include "memory/copy_engine.hpp"
 #include "memory/lru.hpp"
 #include "memory/pool.hpp"
+#include "python/watch.hpp"
 
 namespace hcq {
 
@@ -70,7 +71,7 @@ PyObject* offset(PyObject*, PyObject* const* args, Py_ssize_t n, PyObject* kwnam
 
 PyObject* as_buffer(PyObject*, PyObject* o) {
   HCQBufferObject* handle = as_handle(o);
-  if (!handle) return nullptr;
+  if (!handle || (watching() && tell("exported", "(O)", o) == Told::failed)) return nullptr;
   ExportView view;
   view.address = handle->va_addr;
   view.nbytes = handle->size;
@@ -87,6 +88,11 @@ bool check_copy(HCQBufferObject* handle, const Py_buffer& view) {
   return false;
 }
 
+// Whoever watches is told; false with his exception.
+bool told(const char* event, PyObject* handle, const Py_buffer& view) {
+  return !watching() || tell(event, "(Oin)", handle, 0, view.len) != Told::failed;
+}
+
 PyObject* copyin(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (n != 2) {
     PyErr_Format(PyExc_TypeError, "copyin() takes dest and src (%zd arguments given)", n);
@@ -95,7 +101,9 @@ PyObject* copyin(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   HCQBufferObject* handle = as_handle(args[0]);
   Py_buffer view;
   if (!handle || PyObject_GetBuffer(args[1], &view, PyBUF_SIMPLE)) return nullptr;
-  int rc = check_copy(handle, view) ? host_copyin(self, handle, view.buf, static_cast<uint64_t>(view.len)) : -1;
+  int rc = check_copy(handle, view) && told("host_write", args[0], view)
+               ? host_copyin(self, handle, view.buf, static_cast<uint64_t>(view.len))
+               : -1;
   PyBuffer_Release(&view);
   if (rc) return nullptr;
   Py_RETURN_NONE;
@@ -109,7 +117,9 @@ PyObject* copyout(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   HCQBufferObject* handle = as_handle(args[1]);
   Py_buffer view;
   if (!handle || PyObject_GetBuffer(args[0], &view, PyBUF_WRITABLE)) return nullptr;
-  int rc = check_copy(handle, view) ? host_copyout(self, view.buf, handle, static_cast<uint64_t>(view.len)) : -1;
+  int rc = check_copy(handle, view) && told("host_read", args[1], view)
+               ? host_copyout(self, view.buf, handle, static_cast<uint64_t>(view.len))
+               : -1;
   PyBuffer_Release(&view);
   if (rc) return nullptr;
   Py_RETURN_NONE;

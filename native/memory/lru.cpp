@@ -6,6 +6,8 @@
 #include <Python.h>
 #include <time.h>
 
+#include "python/watch.hpp"
+
 namespace hcq {
 
 namespace {
@@ -272,6 +274,8 @@ PyObject* handed_out(PyObject* opaque, uint64_t size) {
   return opaque;
 }
 
+PyObject* alloc_unwatched(LRUObject* self, uint64_t size, PyObject* options);
+
 // Takes a handle back, so that nobody can give it back again; false with ValueError where it can't be taken.
 bool take_back(LRUObject* self, PyObject* opaque, uint64_t size) {
   if (!hcq_buffer_check(opaque)) return true;  // a driver's own handles are its own affair
@@ -310,6 +314,20 @@ bool usable(LRUObject* self) {
 }  // namespace
 
 PyObject* lru_alloc(LRUObject* self, uint64_t size, PyObject* options) {
+  PyObject* opaque = alloc_unwatched(self, size, options);
+  if (opaque && watching()) {
+    PyObject* device = self->device ? self->device : Py_None;
+    if (tell("allocated", "(OOKO)", device, opaque, static_cast<unsigned long long>(size), options) == Told::failed) {
+      ErrorKept kept;
+      if (lru_free(self, opaque, size, options)) PyErr_Clear();
+      Py_CLEAR(opaque);
+    }
+  }
+  return opaque;
+}
+
+namespace {
+PyObject* alloc_unwatched(LRUObject* self, uint64_t size, PyObject* options) {
   if (!usable(self)) return nullptr;
   LRUState* s = self->state;
   if (s->closed) {
@@ -344,6 +362,7 @@ PyObject* lru_alloc(LRUObject* self, uint64_t size, PyObject* options) {
   }
   return handed_out(alloc_anew(self, size, options), size);
 }
+}  // namespace
 
 int lru_free(LRUObject* self, PyObject* opaque, uint64_t size, PyObject* options) {
   if (self->generation != g_generation && self->device) return 0;  // inherited through fork: left alone
@@ -351,6 +370,7 @@ int lru_free(LRUObject* self, PyObject* opaque, uint64_t size, PyObject* options
   if (hcq_buffer_check(opaque) && reinterpret_cast<HCQBufferObject*>(opaque)->generation != g_generation) return 0;
   // Before anything that may run Python, in which another thread might free it too.
   if (!take_back(self, opaque, size)) return -1;
+  if (watching()) tell_quietly("freed", "(OO)", self->device ? self->device : Py_None, opaque);
   LRUState* s = self->state;
   if (pinned(opaque)) {
     free_when_unpinned(opaque, reinterpret_cast<PyObject*>(self), size, options);

@@ -8,6 +8,7 @@
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "python/arguments.hpp"
+#include "python/watch.hpp"
 
 namespace hcq {
 
@@ -416,6 +417,11 @@ PyObject* submit(PyObject* self, PyObject* device) {
   if (c->bound && c->bound_device != d)
     return PyErr_Format(PyExc_RuntimeError, "this queue is bound to %s and can\'t be submitted to %s",
                         c->bound_device->name.c_str(), d->name.c_str());
+  if (watching()) {
+    Told told = tell("submit", "(OO)", device, self);
+    if (told == Told::failed) return nullptr;
+    if (told == Told::taken) return self_ref(self);
+  }
   if (d->injections.load(std::memory_order_relaxed)) {
     if (uint64_t error = injected(d, InjectWhat::submit, "submit")) {
       device_lose(d, error);
@@ -481,7 +487,40 @@ PyObject* submit(PyObject* self, PyObject* device) {
   q->produce.unlock();
   doorbell(q);
   run_retired();
+  if (watching() && tell("submitted", "(OO)", device, self) == Told::failed) return nullptr;
   return self_ref(self);
+}
+
+// What the queue holds, as hcq.runtime.watch.commands gives it.
+PyObject* commands(PyObject* self, PyObject*) {
+  Commands* c = usable(self);
+  if (!c) return nullptr;
+  Ref list(PyList_New(0));
+  for (size_t i = 0; list && i < c->offsets.size(); ++i) {
+    const uint8_t* at = c->packets.data() + static_cast<size_t>(c->offsets[i]) * kUnit;
+    PyObject* held = PyList_GET_ITEM(c->held, static_cast<Py_ssize_t>(i));
+    PacketType type = reinterpret_cast<const PacketHeader*>(at)->type;
+    Ref item;
+    if (type == PacketType::exec) {
+      auto* p = reinterpret_cast<const ExecPacket*>(at);
+      auto kernargs = reinterpret_cast<uint64_t>(reinterpret_cast<const ExecExtra*>(p + 1)->arguments);
+      item = Ref(Py_BuildValue("(sOK(III)(III))", "exec", held, static_cast<unsigned long long>(kernargs), p->groups[0],
+                               p->groups[1], p->groups[2], p->items[0], p->items[1], p->items[2]));
+    } else if (type == PacketType::copy) {
+      auto* p = reinterpret_cast<const CopyPacket*>(at);
+      item = Ref(Py_BuildValue("(sKKK)", "copy", static_cast<unsigned long long>(p->destination),
+                               static_cast<unsigned long long>(p->source), static_cast<unsigned long long>(p->bytes)));
+    } else if (type == PacketType::signal || type == PacketType::wait) {
+      auto* p = reinterpret_cast<const SignalPacket*>(at);
+      item = Ref(Py_BuildValue("(sOK)", type_name(type), held, static_cast<unsigned long long>(p->value)));
+    } else if (type == PacketType::timestamp) {
+      item = Ref(Py_BuildValue("(sO)", "timestamp", held));
+    } else {
+      item = Ref(Py_BuildValue("(s)", type_name(type)));
+    }
+    if (!item || PyList_Append(list.get(), item.get()) < 0) return nullptr;
+  }
+  return list.release();
 }
 
 #define FAST(f) reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(f))
@@ -512,6 +551,7 @@ PyMethodDef methods[] = {
      "submit(dev)\n--\n\nQueue all commands, as one. Doesn't wait for them; when the device's queue is full it waits "
      "for\n"
      "room and raises SignalTimeout with nothing queued at its deadline (HCQ_TIMEOUT_MS)."},
+    {"_commands", commands, METH_NOARGS, "_commands()\n--\n\nWhat the queue holds: a list of (method, *arguments)."},
     {nullptr, nullptr, 0, nullptr}};
 PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(QueueObject, weakrefs), READONLY, nullptr},
                          {nullptr, 0, 0, 0, nullptr}};

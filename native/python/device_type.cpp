@@ -2,6 +2,7 @@
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "python/common.hpp"
+#include "python/watch.hpp"
 
 namespace hcq {
 
@@ -111,7 +112,17 @@ PyObject* open(PyObject* self, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+PyObject* synchronize_now(PyObject* self);
+
 PyObject* synchronize(PyObject* self, PyObject*) {
+  if (!watching()) return synchronize_now(self);
+  if (tell("synchronize", "(O)", self) == Told::failed) return nullptr;
+  Ref result(synchronize_now(self));
+  if (!result || tell("synchronized", "(O)", self) == Told::failed) return nullptr;
+  return result.release();
+}
+
+PyObject* synchronize_now(PyObject* self) {
   Device* d = device_of(self);
   if (!d) return nullptr;
   if (d->closed.load(std::memory_order_relaxed)) {
@@ -331,6 +342,11 @@ PyObject* enqueue_copy(PyObject* self, PyObject* const* args, Py_ssize_t count) 
   if (!parse_u64(args[0], &dest, "dest") || !parse_u64(args[1], &source, "src") ||
       !parse_u64(args[2], &bytes, "nbytes"))
     return nullptr;
+  if (watching()) {
+    Told told = tell("copy", "(OOOOO)", self, args[0], args[1], args[2], count == 4 ? args[3] : Py_None);
+    if (told == Told::failed) return nullptr;
+    if (told == Told::taken) return PyLong_FromLong(0);
+  }
   Queue* q;
   Timeline* t;
   if (count == 4 && args[3] != Py_None) {
@@ -358,6 +374,12 @@ PyObject* enqueue_copy(PyObject* self, PyObject* const* args, Py_ssize_t count) 
   t->lock.unlock();
   doorbell(q);
   run_retired();
+  if (watching()) {
+    PyObject* signal = t == &d->timeline ? Py_NewRef(cast(self)->timeline_signal) : signal_object(t->signal);
+    if (tell("copied", "(OOOONK)", self, args[0], args[1], args[2], signal, static_cast<unsigned long long>(value)) ==
+        Told::failed)
+      return nullptr;
+  }
   return PyLong_FromUnsignedLongLong(value);
 }
 

@@ -10,6 +10,7 @@
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "python/common.hpp"
+#include "python/watch.hpp"
 
 namespace nb = nanobind;
 
@@ -106,6 +107,9 @@ void init_native_functions(nb::module_& m) {
   m.def("set_queue_limit", queue_set_limit, nb::arg("bytes"), "Bytes of commands a queue may hold.");
   m.def("drain", drain_all, nb::arg("seconds"), "Wait for queued work of all queues; False when time ran out.");
   m.def("queues", queues_report, "(name, published, completed, what it stands at) of every open queue.");
+  m.def(
+      "set_watching", [](uint32_t bits) { g_watching.store(bits, std::memory_order_relaxed); }, nb::arg("bits"),
+      "Who is told of submits and accesses (hcq.runtime.watch); 0: nobody.");
   m.def(
       "run_retired", [] { run_retired(); }, "Release what queued work no longer uses.");
 }

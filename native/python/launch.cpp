@@ -7,6 +7,7 @@
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "memory/memory.hpp"
+#include "python/watch.hpp"
 
 namespace hcq {
 
@@ -60,6 +61,18 @@ PyObject* finish_wait(Device* d, Queue* q, uint64_t position, Timing* timing, bo
   if (!seconds) Py_RETURN_NONE;
   return PyFloat_FromDouble(time);
 }
+
+// The signal that a launch sets, as Python knows it; a new reference.
+PyObject* timeline_object(DeviceObject* device, Timeline* t) {
+  return t == &device->device->timeline ? Py_NewRef(device->timeline_signal) : signal_object(t->signal);
+}
+
+bool tell_launched(const Launch& launch, Timeline* t, uint64_t value) {
+  PyObject* w = launch.watched;
+  return tell("launched", "(OOOOOONK)", PyTuple_GET_ITEM(w, 0), PyTuple_GET_ITEM(w, 1), PyTuple_GET_ITEM(w, 2),
+              PyTuple_GET_ITEM(w, 3), PyTuple_GET_ITEM(w, 4), PyTuple_GET_ITEM(w, 5), timeline_object(launch.device, t),
+              static_cast<unsigned long long>(value)) != Told::failed;
+}
 }  // namespace
 
 bool parse_keywords(PyObject* const* values, PyObject* names, Keywords* out) {
@@ -94,6 +107,17 @@ bool parse_keywords(PyObject* const* values, PyObject* names, Keywords* out) {
     }
   }
   return true;
+}
+
+PyObject* launch_given(PyObject* const* args, Py_ssize_t count, const Keywords& k) {
+  Ref bufs(PyTuple_New(count));
+  for (Py_ssize_t i = 0; bufs && i < count; ++i) PyTuple_SET_ITEM(bufs.get(), i, Py_NewRef(args[i]));
+  // Copies of lists: the caller may change them later.
+  Ref vals(k.vals && k.vals != Py_None ? PySequence_Tuple(k.vals) : PyTuple_New(0));
+  Ref groups(k.global_size && k.global_size != Py_None ? PySequence_Tuple(k.global_size) : Py_NewRef(Py_None));
+  Ref items(k.local_size && k.local_size != Py_None ? PySequence_Tuple(k.local_size) : Py_NewRef(Py_None));
+  if (!bufs || !vals || !groups || !items) return nullptr;
+  return PyTuple_Pack(4, bufs.get(), vals.get(), groups.get(), items.get());
 }
 
 // Writes the packet. `wait`: also until it has finished, returning seconds; `hold`: the same without a result.
@@ -133,10 +157,39 @@ PyObject* enqueue(const Launch& launch, PyObject* stream, bool wait, bool hold) 
   uint64_t position = q->write_position;
   q->produce.unlock();
   t->lock.unlock();
+  if (__builtin_expect(launch.watched != nullptr, 0)) {
+    doorbell(q);
+    if (!tell_launched(launch, t, value)) {
+      if (timing) timing->release();
+      return nullptr;
+    }
+    Ref result(wait || hold ? finish_wait(d, q, position, timing, wait) : Py_NewRef(Py_None));
+    if (!result || !(wait || hold)) return result.release();
+    return tell("waited", "(NK)", timeline_object(launch.device, t), static_cast<unsigned long long>(value)) ==
+                   Told::failed
+               ? nullptr
+               : result.release();
+  }
   if (wait || hold) return finish_wait(d, q, position, timing, wait);
   doorbell(q);
   run_retired();
   Py_RETURN_NONE;
+}
+
+PyObject* enqueue_watched(PyObject* program, PyObject* given, Launch launch, PyObject* stream, bool wait, bool hold,
+                          bool empty) {
+  Ref watched(Py_BuildValue("(OOOOOO)", reinterpret_cast<PyObject*>(launch.device), program, PyTuple_GET_ITEM(given, 0),
+                            PyTuple_GET_ITEM(given, 1), PyTuple_GET_ITEM(given, 2), PyTuple_GET_ITEM(given, 3)));
+  if (!watched) return nullptr;
+  PyObject* w = watched.get();
+  Told told =
+      tell("launch", "(OOOOOOOO)", PyTuple_GET_ITEM(w, 0), program, PyTuple_GET_ITEM(w, 2), PyTuple_GET_ITEM(w, 3),
+           PyTuple_GET_ITEM(w, 4), PyTuple_GET_ITEM(w, 5), stream ? stream : Py_None, wait ? Py_True : Py_False);
+  if (told == Told::failed) return nullptr;
+  if (told == Told::taken) Py_RETURN_NONE;
+  if (empty) return nothing(wait);
+  launch.watched = w;
+  return enqueue(launch, stream, wait, hold);
 }
 
 // A launch over arrays whose wait ended early may still run: what it works on lives until the queue has passed it.

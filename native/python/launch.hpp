@@ -9,15 +9,23 @@ struct Keywords {
 };
 bool parse_keywords(PyObject* const* values, PyObject* names, Keywords* out);
 
+// (bufs, vals, groups, items) as they were given; vals () and sizes None where they weren't.
+PyObject* launch_given(PyObject* const* args, Py_ssize_t count, const Keywords& keywords);
+
 struct Launch {
   Program* program;
   DeviceObject* device;
   uint32_t groups[3], items[3];
   const uint8_t* arguments;
   uint32_t arguments_size;
+  PyObject* watched = nullptr;  // while somebody watches: (device, program, bufs, vals, groups, items)
 };
 // Writes the packet. `wait`: also until it has finished, returning seconds; `hold`: the same without a result.
 PyObject* enqueue(const Launch& launch, PyObject* stream, bool wait, bool hold);
+// The same while somebody watches, who is told before and after. `given`: (bufs, vals, groups, items); `empty`: of no
+// groups, so that nothing is queued.
+PyObject* enqueue_watched(PyObject* program, PyObject* given, Launch launch, PyObject* stream, bool wait, bool hold,
+                          bool empty);
 
 // The arguments of a launch over arrays, in a tuple (null without memory). An exception that is set stays set.
 PyObject* kept_arguments(PyObject* const* args, Py_ssize_t count, Arguments* arguments);

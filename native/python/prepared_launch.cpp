@@ -6,6 +6,7 @@
 #include "core/scheduler.hpp"
 #include "memory/memory.hpp"
 #include "python/launch.hpp"
+#include "python/watch.hpp"
 
 namespace hcq {
 
@@ -14,6 +15,7 @@ struct PreparedObject {
   PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* program;  // ProgramObject
   PyObject* held;     // tuple of the buffers (and their handles)
+  PyObject* given;    // (bufs, vals, groups, items)
   Launch launch;
   uint8_t* arguments;
   bool arrays, empty;
@@ -34,8 +36,11 @@ PyObject* call_prepared(PyObject* object, PyObject* const* args, size_t nargsf, 
   }
   int wait = truth(k.wait);
   if (wait < 0 || !device_usable(self->launch.device->device)) return nullptr;
-  if (self->empty) return nothing(wait);
-  PyObject* result = enqueue(self->launch, k.stream, wait, self->arrays);
+  PyObject* result;
+  if (watching())
+    result = enqueue_watched(self->program, self->given, self->launch, k.stream, wait, self->arrays, self->empty);
+  else
+    result = self->empty ? nothing(wait) : enqueue(self->launch, k.stream, wait, self->arrays);
   if (!result && self->arrays) {
     Py_INCREF(object);
     keep_until_passed(object);
@@ -49,6 +54,7 @@ void prepared_dealloc(PyObject* object) {
   PyMem_Free(self->arguments);
   Py_XDECREF(self->program);
   Py_XDECREF(self->held);
+  Py_XDECREF(self->given);
   PyTypeObject* type = Py_TYPE(object);
   type->tp_free(object);
   Py_DECREF(type);
@@ -59,6 +65,7 @@ int prepared_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(self->program);
   Py_VISIT(self->held);
+  Py_VISIT(self->given);
   return 0;
 }
 
@@ -92,8 +99,8 @@ PyObject* prepare(PyObject* self_object, PyObject* const* args, Py_ssize_t count
       !check_sizes(*self->program, launch.groups, launch.items) ||
       !pack_arguments(*self->program, args, count, k.vals, &arguments))
     return nullptr;
-  Ref held(PyTuple_New(2 * count + 1));
-  if (!held) return nullptr;
+  Ref held(PyTuple_New(2 * count + 1)), given(launch_given(args, count, k));
+  if (!held || !given) return nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) {
     Py_INCREF(args[i]);
     PyTuple_SET_ITEM(held.get(), 2 * i, args[i]);
@@ -111,6 +118,7 @@ PyObject* prepare(PyObject* self_object, PyObject* const* args, Py_ssize_t count
   Py_INCREF(self_object);
   p->program = self_object;
   p->held = held.release();
+  p->given = given.release();
   p->arguments = static_cast<uint8_t*>(PyMem_Malloc(arguments.size ? arguments.size : 1));
   if (!p->arguments) {
     Py_DECREF(p);

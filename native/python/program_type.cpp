@@ -6,6 +6,7 @@
 #include "core/scheduler.hpp"
 #include "memory/memory.hpp"
 #include "python/launch.hpp"
+#include "python/watch.hpp"
 
 namespace hcq {
 
@@ -13,6 +14,12 @@ PyTypeObject* Program_Type;
 
 namespace {
 ProgramObject* cast(PyObject* o) { return reinterpret_cast<ProgramObject*>(o); }
+
+PyObject* call_watched(PyObject* program, PyObject* const* args, Py_ssize_t count, const Keywords& k,
+                       const Launch& launch, bool wait, bool hold, bool empty) {
+  Ref given(launch_given(args, count, k));
+  return given ? enqueue_watched(program, given.get(), launch, k.stream, wait, hold, empty) : nullptr;
+}
 
 PyObject* call(PyObject* self_object, PyObject* const* args, size_t nargsf, PyObject* names) {
   ProgramObject* self = cast(self_object);
@@ -29,10 +36,14 @@ PyObject* call(PyObject* self_object, PyObject* const* args, size_t nargsf, PyOb
       !parse_items(k.local_size, limits, launch.items) || !check_sizes(program, launch.groups, launch.items) ||
       !pack_arguments(program, args, count, k.vals, &arguments))
     return nullptr;
-  if (!launch.groups[0] || !launch.groups[1] || !launch.groups[2]) return nothing(wait);
   launch.arguments = arguments.bytes;
   launch.arguments_size = arguments.size;
-  PyObject* result = enqueue(launch, k.stream, wait, arguments.arrays);
+  bool empty = !launch.groups[0] || !launch.groups[1] || !launch.groups[2];
+  PyObject* result;
+  if (watching())
+    result = call_watched(self_object, args, count, k, launch, wait, arguments.arrays, empty);
+  else
+    result = empty ? nothing(wait) : enqueue(launch, k.stream, wait, arguments.arrays);
   if (!result && arguments.arrays) keep_until_passed(kept_arguments(args, count, &arguments));
   return result;
 }

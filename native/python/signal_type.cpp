@@ -4,6 +4,7 @@
 #include "core/retire.hpp"
 #include "memory/memory.hpp"
 #include "python/common.hpp"
+#include "python/watch.hpp"
 
 namespace hcq {
 
@@ -106,7 +107,10 @@ void signal_dealloc(PyObject* object) {
 PyObject* get_value(PyObject* self, void*) {
   Signal* s = signal_of(self);
   // acquire: what was written before the value was set is seen by the reader
-  return s ? PyLong_FromUnsignedLongLong(s->memory->value.load(std::memory_order_acquire)) : nullptr;
+  if (!s) return nullptr;
+  auto value = static_cast<unsigned long long>(s->memory->value.load(std::memory_order_acquire));
+  if (watching() && tell("read_signal", "(OK)", self, value) == Told::failed) return nullptr;
+  return PyLong_FromUnsignedLongLong(value);
 }
 
 int set_value(PyObject* self, PyObject* value, void*) {
@@ -118,6 +122,7 @@ int set_value(PyObject* self, PyObject* value, void*) {
   }
   uint64_t v;
   if (!parse_u64(value, &v, "the value of a signal")) return -1;
+  if (watching() && tell("set_signal", "(OK)", self, static_cast<unsigned long long>(v)) == Told::failed) return -1;
   signal_set(*s->memory, v);
   return 0;
 }
@@ -147,6 +152,12 @@ std::string describe_setter(PyObject* object, const Signal* s) {
   return words && *words ? words : describe_setters(s);
 }
 
+PyObject* wait_ended(PyObject* self, uint64_t wanted) {
+  if (watching() && tell("waited", "(OK)", self, static_cast<unsigned long long>(wanted)) == Told::failed)
+    return nullptr;
+  Py_RETURN_NONE;
+}
+
 PyObject* wait(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Signal* s = signal_of(self);
   if (!s) return nullptr;
@@ -166,7 +177,8 @@ PyObject* wait(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
   if (!value) return PyErr_Format(PyExc_TypeError, "wait needs the value to wait for");
   uint64_t wanted, ms = 10000;
   if (!parse_u64(value, &wanted, "the value to wait for")) return nullptr;
-  if (signal_reached(*s->memory, wanted) == Reached::yes) Py_RETURN_NONE;
+  if (watching() && tell("wait", "(OK)", self, static_cast<unsigned long long>(wanted)) == Told::failed) return nullptr;
+  if (signal_reached(*s->memory, wanted) == Reached::yes) return wait_ended(self, wanted);
   if (timeout && timeout != Py_None) {
     double t = PyFloat_AsDouble(timeout);
     if (t == -1.0 && PyErr_Occurred()) return nullptr;
@@ -180,8 +192,7 @@ PyObject* wait(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
   Waited waited = wait_until(w, deadline);
   PyObject* result = nullptr;
   if (waited == Waited::reached) {
-    result = Py_None;
-    Py_INCREF(result);
+    result = wait_ended(self, wanted);
   } else if (waited == Waited::failed) {
     raise_fault(s->memory->error.load(std::memory_order_acquire));
   } else if (waited == Waited::timeout) {

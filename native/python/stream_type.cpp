@@ -2,6 +2,7 @@
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "python/common.hpp"
+#include "python/watch.hpp"
 
 namespace hcq {
 
@@ -96,13 +97,28 @@ PyObject* stream_wait(PyObject* self, PyObject* other) {
   p->value = value;
   queue_publish(s->queue);
   s->queue->produce.unlock();
+  Ref told(watching() ? signal_object(signal) : nullptr);
   signal_release(signal);
   doorbell(s->queue);
+  if (told && tell("stream_wait", "(OOK)", self, told.get(), static_cast<unsigned long long>(value)) == Told::failed)
+    return nullptr;
   Py_INCREF(self);
   return self;
 }
 
+PyObject* stream_position(PyObject* self, void*);
+PyObject* stream_synchronize_now(PyObject* self);
+
 PyObject* stream_synchronize(PyObject* self, PyObject*) {
+  if (!watching()) return stream_synchronize_now(self);
+  Ref position(stream_position(self, nullptr));
+  if (!position || tell("wait", "O", position.get()) == Told::failed) return nullptr;
+  Ref result(stream_synchronize_now(self));
+  if (!result || tell("waited", "O", position.get()) == Told::failed) return nullptr;
+  return result.release();
+}
+
+PyObject* stream_synchronize_now(PyObject* self) {
   auto* s = reinterpret_cast<StreamObject*>(self);
   if (!stream_usable(s)) return nullptr;
   uint64_t ms = config_number("TIMEOUT_MS");

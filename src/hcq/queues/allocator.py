@@ -14,6 +14,7 @@ from hcq._native import HCQBuffer as HCQBuffer
 from hcq.errors import LaunchError
 from hcq.queues import profile
 from hcq.queues.staging import Batch, Staging, host_view
+from hcq.runtime import watch
 from hcq.runtime.allocator import LRUAllocator
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class HCQAllocator(LRUAllocator):
         """
         data = _bytes_of(src)
         _check_size(data.nbytes, dest)
+        if watch.active:
+            watch.host_write(dest, 0, data.nbytes)
         if self._direct():
             self.device.synchronize()
             host_view(dest.va_addr, data.nbytes)[:] = data
@@ -65,6 +68,8 @@ class HCQAllocator(LRUAllocator):
         if data.readonly:
             raise TypeError("copyout writes into its destination, and this one is read-only")
         _check_size(data.nbytes, src)
+        if watch.active:
+            watch.host_read(src, 0, data.nbytes)
         self.device.synchronize()
         if self._direct():
             data[:] = host_view(src.va_addr, data.nbytes)
@@ -130,6 +135,8 @@ class HCQAllocator(LRUAllocator):
             return
         src_dev.check_usable()
         dest_dev.check_usable()
+        if watch.active and watch.transfer(dest, src, size, src_dev, dest_dev, stream):
+            return
         if src_dev is dest_dev:
             self._within(src_dev, dest, src, size, stream)
             return

@@ -16,7 +16,7 @@ from hcq import config
 from hcq.errors import LaunchError, SignalTimeout
 from hcq.queues import faults, launch
 from hcq.queues.signal import check_signal, check_value
-from hcq.runtime import process
+from hcq.runtime import process, watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -190,12 +190,14 @@ class HWCommandQueue:
     def try_submit(self, dev: HCQCompiled) -> bool:
         """submit, but False instead of waiting where the hardware queue has no room; then nothing was submitted."""
         self._check_device(dev)
-        if not self.cmds_meta:
+        if not self.cmds_meta or (watch.active and watch.submit(dev, self)):
             return True
         position = dev.lane(self).publish(self)
         if position is None:
             return False
         self._submitted = position
+        if watch.active:
+            watch.submitted(dev, self)
         return True
 
     def keep(self, *objects: Any) -> Self:

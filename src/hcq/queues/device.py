@@ -17,6 +17,7 @@ from hcq.errors import DeviceLost, SignalTimeout
 from hcq.queues import faults, profile
 from hcq.queues.kernargs import Kernargs
 from hcq.queues.lane import WRAP, Lane
+from hcq.runtime import watch
 from hcq.runtime.compiled import Compiled
 
 if TYPE_CHECKING:
@@ -240,6 +241,15 @@ class HCQCompiled(Compiled):
         stands at, after HCQ_TIMEOUT_MS: the device stays good then.
         """
         self.check_usable()
+        if watch.active:
+            watch.synchronize(self)
+            with watch.quiet():
+                self._drain()
+            watch.synchronized(self)
+        else:
+            self._drain()
+
+    def _drain(self) -> None:
         for pair in self._all_queued():
             try:
                 self.wait_for([pair])

@@ -18,6 +18,7 @@ from hcq.queues.allocator import HCQAllocator
 from hcq.queues.command_queue import HWComputeQueue, HWCopyQueue
 from hcq.queues.device import HCQCompiled
 from hcq.queues.signal import HCQSignal
+from hcq.runtime import watch
 from hcq.runtime.allocator import HostAllocator
 from hcq.runtime.compiler import Compiler
 
@@ -34,7 +35,7 @@ class NativeAllocator(HostAllocator, HCQAllocator):
 
     def transfer(self, dest: Any, src: Any, size: int, src_dev: Any, dest_dev: Any, stream: Any = None) -> None:
         """As HCQAllocator's; a copy within one device is one native call."""
-        if src_dev is dest_dev and 0 < size <= dest.size and size <= src.size:
+        if src_dev is dest_dev and 0 < size <= dest.size and size <= src.size and not watch.active:
             src_dev.enqueue_copy(dest.va_addr, src.va_addr, size, stream)
         else:
             super().transfer(dest, src, size, src_dev, dest_dev, stream)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.errors import LaunchError
 from hcq.queues import launch, profile
 from hcq.queues.kernargs import Block
+from hcq.runtime import watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,19 +82,21 @@ class HCQProgram:
         if numpy is not None and any(isinstance(buf, numpy.ndarray) for buf in bufs):
             return self._with_arrays(numpy, bufs, groups, items, vals, wait, stream)
         handles, data = self._arguments(bufs, vals)
+        if watch.active and watch.launch(device, self, bufs, vals, global_size, local_size, stream, wait):
+            return None
         if launch.runs_nothing(groups):
             return 0.0 if wait else None
         kernargs = device.kernargs.take(self.kernargs_alloc_size)
         self._write_kernargs(kernargs, handles, data)
-        return self._launch(kernargs, groups, items, (bufs, handles), wait, stream)
+        return self._launch(kernargs, groups, items, (bufs, handles), wait, stream, vals)
 
     def prepare(
         self, *bufs: Any, global_size: Any = launch.ONE, local_size: Any = launch.ONE, vals: Sequence[Any] = ()
     ) -> PreparedLaunch:
         """Check and bind the arguments once: gives a callable that launches with them, and owns them."""
-        groups, items = launch.check_sizes(global_size, local_size, self.device.limits)
+        launch.check_sizes(global_size, local_size, self.device.limits)
         handles, data = self._arguments(bufs, vals)
-        return PreparedLaunch(self, bufs, handles, data, groups, items)
+        return PreparedLaunch(self, bufs, handles, data, (global_size, local_size), tuple(vals))
 
     def _write_kernargs(self, address: int, handles: Sequence[Any], data: bytes) -> None:
         """Write what a launch needs at `address`, which the host can write. Drivers with more in theirs add it."""
@@ -121,6 +124,7 @@ class HCQProgram:
         used: Sequence[Any],
         wait: bool,
         stream: Stream | None,
+        vals: Sequence[Any],
     ) -> float | None:
         device = self.device
         timed = wait or profile.sink is not None
@@ -137,7 +141,12 @@ class HCQProgram:
             done: HWCommandQueue = queue.signal(timeline, value).keep(used)
             return done
 
-        signal, value = order_of(device, stream).enqueue(build)
+        if watch.active:
+            with watch.quiet():  # told of as a launch, and not as the queue that it becomes
+                signal, value = order_of(device, stream).enqueue(build)
+            watch.launched(device, self, used[0], vals, groups, items, signal, value)
+        else:
+            signal, value = order_of(device, stream).enqueue(build)
         if timed:
             profile.add(device, start, end, self.name, False)
         if not wait:
@@ -193,11 +202,12 @@ class PreparedLaunch:
         bufs: Sequence[Any],
         handles: Sequence[Any],
         data: bytes,
-        groups: launch.Dims,
-        items: launch.Dims,
+        sizes: tuple[Any, Any],
+        vals: tuple[Any, ...],
     ) -> None:
         self.program = program
-        self._sizes = groups, items
+        self._sizes = launch.check_sizes(*sizes, program.device.limits)
+        self._given = bufs, vals, *sizes
         # Its own memory: that of the device's pool is handed out again some time.
         self._kernargs = Block(program.device, program.kernargs_alloc_size)
         program._write_kernargs(self._kernargs.va_addr, handles, data)
@@ -205,10 +215,13 @@ class PreparedLaunch:
 
     def __call__(self, wait: bool = False, stream: Stream | None = None) -> float | None:
         """Queue the launch; the result and the errors are those of calling the program."""
-        self.program.device.check_usable()
+        program = self.program
+        program.device.check_usable()
+        if watch.active and watch.launch(program.device, program, *self._given, stream, wait):
+            return None
         if launch.runs_nothing(self._sizes[0]):
             return 0.0 if wait else None
-        return self.program._launch(self._kernargs.va_addr, *self._sizes, self._used, wait, stream)
+        return program._launch(self._kernargs.va_addr, *self._sizes, self._used, wait, stream, self._given[1])
 
 
 def order_of(device: HCQCompiled, stream: Stream | None) -> HCQCompiled | Stream:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import _native
 from hcq.queues import awaiting, faults
-from hcq.runtime import process
+from hcq.runtime import process, watch
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -56,7 +56,7 @@ class PythonSignal:
         self._changed: threading.Condition | None = None
         self._stored = 0
         self._stamp = Decimal(0)
-        self.value = value
+        self._set_value(check_value(value))
 
     @property
     def value(self) -> int:
@@ -67,7 +67,10 @@ class PythonSignal:
     @value.setter
     def value(self, value: int) -> None:
         process.check(self._generation, "this signal")
-        self._set_value(check_value(value))
+        check_value(value)
+        if watch.active:
+            watch.set_signal(self, value)
+        self._set_value(value)
         self.notify()
 
     @property
@@ -82,6 +85,13 @@ class PythonSignal:
         """
         process.check(self._generation, "this signal")
         wanted = check_value(value)
+        if watch.active:
+            watch.wait(self, wanted)
+        self._wait(wanted, timeout)
+        if watch.active:
+            watch.waited(self, wanted)
+
+    def _wait(self, wanted: int, timeout: float) -> None:
         for _ in range(_SPINS):
             if self.is_reached(wanted):
                 return
@@ -93,10 +103,14 @@ class PythonSignal:
 
         process.check(self._generation, "this signal")
         wanted = check_value(value)
+        if watch.active:
+            watch.wait(self, wanted)
         nap, growing, longest = _AWAIT_NAPS
         while not self.is_reached(wanted):
             await asyncio.sleep(nap)
             nap = min(max(nap * 1.5, growing), longest)
+        if watch.active:
+            watch.waited(self, wanted)
 
     def is_reached(self, value: int) -> bool:
         """Whether a wait for `value` would return now; raises DeviceLost where it will never come."""
@@ -180,7 +194,11 @@ class HCQSignal(_native.Signal, metaclass=abc.ABCMeta):
 
     async def reached(self, value: int) -> None:
         """Wait, in a task, until the value is at least `value`. Raises DeviceLost where it will never come."""
+        if watch.active:
+            watch.wait(self, check_value(value))
         await awaiting.reached(self, check_value(value))
+        if watch.active:
+            watch.waited(self, value)
 
     def is_reached(self, value: int) -> bool:
         """Whether a wait for `value` would return now; raises DeviceLost where it will never come."""

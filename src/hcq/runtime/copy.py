@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from hcq._native import Buffer
+from hcq.runtime import watch
 from hcq.runtime.registry import Device
 
 _FROM_DISK = 4096  # bytes from which a device's own way of reading files is worth its set-up
@@ -34,7 +35,7 @@ def copy(dest: Buffer, src: Buffer, stream: Any = None) -> None:
         src._check_usable()  # a closed device says so
         raise RuntimeError(f"the source of the copy, on {src.device}, is not allocated: there is nothing to copy")
     dest.ensure_allocated()
-    if _same_place(dest, src):
+    if _same_place(dest, src) or (watch.active and watch.copy_buffers(dest, src, stream)):
         return
     allocator = src.allocator
     if allocator is dest.allocator and hasattr(allocator, "transfer"):  # one device: what follows would choose the same
