@@ -197,6 +197,11 @@ def test_a_module_for_another_processor_is_refused(compiler):
         compiler.compile('target triple = "nvptx64-nvidia-cuda"\ndefine void @f() {\n ret void\n}')
 
 
+def test_a_module_for_no_processor_in_particular_is_for_this_one(compiler):
+    """llvmlite's own builder of modules writes this triple where it was told none."""
+    compiler.compile('target triple = "unknown-unknown-unknown"\ndefine void @f() {\n ret void\n}')
+
+
 def test_a_front_ends_choice_of_processor_is_overridden(compiler):
     body = """
     define void @f(ptr noalias %a, ptr noalias %b, i64 %n) #0 {

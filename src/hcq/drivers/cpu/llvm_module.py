@@ -98,7 +98,7 @@ class Lowering:
 
     def _parse(self, source: str) -> Any:
         module = self.session.parse(source)
-        if not module.triple:
+        if _architecture(module.triple) in ("", "unknown"):
             module.triple = self.host.triple
         return module
 
