@@ -1,6 +1,7 @@
 """Buffer: creation, allocation, views, copies, lifetimes."""
 
 import gc
+import pickle
 import sys
 import threading
 import weakref
@@ -68,10 +69,26 @@ def test_arguments_go_by_position_and_by_keyword(name):
         Buffer(*[None] * 11)
 
 
-@pytest.mark.parametrize("size", [0, -1, 2**61, 2**64, 2**100])
+@pytest.mark.parametrize("size", [-1, 2**61, 2**64, 2**100])
 def test_impossible_sizes_are_refused(name, size):
     with pytest.raises(ValueError):
         Buffer(name, size, dtypes.float64)
+
+
+def test_a_buffer_without_elements_can_be_made_and_never_has_memory(name):
+    """Programs make one for every empty tensor, and then ask nothing of it."""
+    buf = Buffer(name, 0, F32)
+    assert (buf.size, buf.nbytes, buf.shape, buf.is_allocated()) == (0, 0, (0,), False)
+    assert not pickle.loads(pickle.dumps(buf)).is_allocated()
+    for allocate in (buf.allocate, buf.ensure_allocated, lambda: Buffer(name, 0, F32, preallocate=True)):
+        with pytest.raises(ValueError, match="without elements"):
+            allocate()
+
+
+def test_an_empty_array_can_be_named_as_any_other():
+    buf = Buffer("NPY", 0, F32, opaque=np.empty(0, np.float32))
+    assert buf.is_allocated() and bytes(buf.as_buffer()) == b""
+    assert memoryview(buf).nbytes == 0
 
 
 @pytest.mark.parametrize("size", [1.5, "4", None])

@@ -119,10 +119,6 @@ int initialize(BufferObject* self, PyObject** v) {
   if (!(self->record = record_of(self->device))) return -1;
   self->survives_fork = self->record->survives_fork;
   if (!to_u64(v[kSize], "size", &self->size)) return -1;
-  if (self->size == 0) {
-    PyErr_SetString(PyExc_ValueError, "a buffer must have at least one element, not 0");
-    return -1;
-  }
   if (__builtin_mul_overflow(self->size, itemsize, &self->nbytes) || self->nbytes > INT64_MAX) {
     PyErr_Format(PyExc_ValueError, "%llu elements of %llu bytes are more than a buffer can have (2**63 - 1 bytes)",
                  static_cast<unsigned long long>(self->size), static_cast<unsigned long long>(itemsize));
@@ -142,6 +138,10 @@ int initialize(BufferObject* self, PyObject** v) {
     }
     if (opaque || initial) {
       PyErr_SetString(PyExc_ValueError, "a view has its root's memory: it takes no opaque and no initial_value");
+      return -1;
+    }
+    if (self->size == 0) {
+      PyErr_SetString(PyExc_ValueError, "a view must have at least one element, not 0");
       return -1;
     }
     BufferObject* from = as_buffer_object(v[kBase]);
@@ -402,6 +402,10 @@ int buffer_allocate(BufferObject* self, PyObject* opaque) {
     }
     if (!root->buf && buffer_allocate(root, nullptr)) return -1;
     return self->buf ? 0 : materialize(self);
+  }
+  if (!self->nbytes && !opaque) {
+    PyErr_SetString(PyExc_ValueError, "a buffer without elements can't be allocated: it has no memory");
+    return -1;
   }
   PyObject* device = open_device(self->device);
   PyObject* allocator = device ? PyObject_GetAttr(device, names.allocator) : nullptr;

@@ -243,7 +243,7 @@ int getbuffer(PyObject* o, Py_buffer* view, int flags) {
     }
     Py_DECREF(r);  // a constant of the module, or interned
     wanted.format = PyUnicode_AsUTF8(r);
-    wanted.itemsize = static_cast<Py_ssize_t>(self->nbytes / self->size);
+    wanted.itemsize = self->size ? static_cast<Py_ssize_t>(self->nbytes / self->size) : 1;
     wanted.shape = self->shape;
   }
   PyObject* exporter = export_memory(self, wanted);
