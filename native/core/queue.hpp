@@ -60,6 +60,7 @@ struct Queue {
   std::atomic<uint64_t> completed{0};      // execs and copies, those of bound commands too
   std::atomic<uint64_t> hung{UINT64_MAX};  // `completed` when the command that runs had lost the device by its length
   std::atomic<uint32_t> helped{0};         // steps taken by waiting threads
+  uint32_t helped_before = 0;              // the same, when a pool thread last took the queue
 
   // Units completed, as the value of a signal, so that one wait serves for both. Woken when the queue becomes empty,
   // blocked or pending, not at every packet.

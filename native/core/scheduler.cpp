@@ -16,6 +16,7 @@ State* g_state = new State;
 namespace {
 std::atomic<unsigned> g_limit{0};
 constexpr uint64_t kLinger = 20000;            // ns a thread spins on a queue that ran empty
+constexpr uint64_t kGiveWay = 2000;            // ns a waiting thread that ran the last commands has, to run these
 constexpr uint64_t kSpin = 10000;              // ns the scout spins before it naps
 constexpr uint64_t kNap = 50000;               // ns of one nap while launches are recent
 constexpr uint64_t kAwake = 5000000;           // ns after the last work until the scout sleeps for good
@@ -69,10 +70,24 @@ void push_ready(Queue* q) {
   if (s->drowsy.load(std::memory_order_relaxed)) urge();
 }
 
+// Where a thread that waits ran the last commands itself, it is about to run these, faster than a hand-over: it gets
+// the time to come. True when it came. All relaxed: a wrong guess costs a moment.
+bool give_way(Queue* q) {
+  uint32_t helped = q->helped.load(std::memory_order_relaxed);
+  if (helped == q->helped_before) return false;
+  q->helped_before = helped;
+  uint64_t until = now_ns() + kGiveWay;
+  for (unsigned n = 1;; ++n) {
+    if (q->helped.load(std::memory_order_relaxed) != helped || q->step_lock.held()) return true;
+    cpu_relax();
+    if ((n & 7) == 0 && now_ns() >= until) return false;
+  }
+}
+
 // Steps a queue of the ready list until there is nothing to do, lingering a little for what comes next.
 void run_queue(State* s, Queue* q) {
   q->state.store(kRunning, std::memory_order_relaxed);  // the list's lock ordered us after the push
-  for (;;) {
+  while (!give_way(q)) {
     StepResult r = step(q, false, UINT64_MAX);
     if (r != StepResult::empty) break;
     uint32_t helped = q->helped.load(std::memory_order_relaxed);
