@@ -2,6 +2,8 @@
 
 tinygrad's graph writes addresses into C source, and calls the function that comes of it by position, values behind
 buffers. Both are said in ctypes there; here they are translated.
+
+The source is that of every kernel again, and a call for every launch. Inlining the calls would take seconds for nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 
 from tinygrad.device import Device
 
-from hcq.drivers.cpu import open_clang
+from hcq.drivers.cpu import open_clang, toolchain
 from hcq.drivers.cpu.compiler_c import ClangCompiler
 from hcq.errors import CompileError, InvalidProgram
 
@@ -45,6 +47,16 @@ class ClangProgram:
         return took
 
 
+class _GraphCompiler:
+    """Compiles the source of a graph. It is full of addresses, so nothing is cached."""
+
+    def compile(self, source: str) -> bytes:
+        found = toolchain.find_c_compiler()
+        if found is None:
+            raise CompileError(toolchain.missing(), source=source)
+        return toolchain.make_library(toolchain.compile_object(found, source, ("-fno-inline",)).object)
+
+
 def _graph(device: Any, jit_cache: list[Any], input_rawbuffers: list[Any], var_vals: dict[Any, int]) -> Any:
     """tinygrad's ClangGraph, running on `device`. GraphException where it can't be one: then kernels run one by one."""
     from tinygrad.engine.jit import GraphException
@@ -60,6 +72,7 @@ def _graph_class() -> type[Any]:
     from tinygrad.runtime.graph import clang
 
     clang.ctypes = types.SimpleNamespace(addressof=_address)
+    clang.Device = {"CLANG": types.SimpleNamespace(compiler=_GraphCompiler())}
 
     class ClangGraph(clang.ClangGraph):  # type: ignore[misc]
         """Which device its kernels are for is not said to tinygrad's own."""
