@@ -16,19 +16,19 @@ sys.path.insert(0, str(Path(__file__).parent / "third_party"))
 
 ADD = {
     "CLANG": "void add(int* out, const int* a, int n) { out[0] = a[0] + n; }",
-    "MINI": 'def add(launch, out: "i32*", a: "i32*", n: "i32"):\n    out[0] = a[0] + n\n',
+    "WATCHED": 'def add(launch, out: "i32*", a: "i32*", n: "i32"):\n    out[0] = a[0] + n\n',
 }
 
 
-@pytest.fixture(scope="module", params=["CLANG", "MINI"])
+@pytest.fixture(scope="module", params=["CLANG", "WATCHED"])
 def device(request):
-    if request.param == "MINI":
+    if request.param == "WATCHED":
         from mini import MiniDevice
 
-        Device.register("MINI", MiniDevice, replace=True)
+        Device.register("WATCHED", MiniDevice, replace=True)
     yield Device[request.param]
-    if request.param == "MINI":
-        Device.close("MINI")
+    if request.param == "WATCHED":
+        Device.close("WATCHED")
 
 
 @pytest.fixture
