@@ -16,7 +16,7 @@ OLD_LLVMLITE = Path(sys.prefix) / "llvmlite-of-its-time"
 
 
 def environment(alone=False, **more):
-    """The environment of a child: without the hook where tinygrad runs alone, and with no device chosen but by `more`."""
+    """The environment of a child: without the hook, which the client puts there, and no device chosen but by `more`."""
     kept = {name: value for name, value in os.environ.items() if name not in ("CLANG", "LLVM", "AMD", "HCQ_DEVICE")}
     paths = [path for path in kept.get("PYTHONPATH", "").split(os.pathsep) if path and path != STARTUP]
     if alone and more.get("LLVM") == "1":

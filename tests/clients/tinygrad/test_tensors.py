@@ -1,4 +1,4 @@
-"""Tensor operations through hcq's devices against NumPy: many operations, dtypes, shapes, several devices, empty ones."""
+"""Tensor operations through hcq's devices, against NumPy: dtypes, shapes, several devices, empty tensors, lifetimes."""
 
 import gc
 import pickle

@@ -1,4 +1,4 @@
-"""A convolutional block, forward and backward, with pooling and batch normalisation. A program of tinygrad; prints JSON."""
+"""A convolutional block, forward and backward, with pooling and batch normalisation. A program of tinygrad."""
 
 import json
 

@@ -1,5 +1,5 @@
-"""A small network learns scikit-learn's digits, one jitted step at a time. A program of tinygrad, which knows of nothing
-else; it prints its losses, its accuracy and some weights as JSON."""
+"""A small network learns scikit-learn's digits, one jitted step at a time. A program of tinygrad, which knows of
+nothing else; it prints its losses, its accuracy and some weights as JSON."""
 
 import json
 

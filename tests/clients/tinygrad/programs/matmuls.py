@@ -1,4 +1,4 @@
-"""A chain of matrix products, captured and replayed with other inputs each time. A program of tinygrad; prints JSON."""
+"""A chain of matrix products, captured and replayed with other inputs each time. A program of tinygrad."""
 
 import json
 

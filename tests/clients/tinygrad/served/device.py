@@ -6,7 +6,10 @@ its disk cache, its profile logger, dtypes, renderers.
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
+from typing import Any
 
 from tinygrad.helpers import GlobalCounters
 
@@ -64,6 +67,12 @@ _DEVICES = {
 """Where the devices are that tinygrad needs more of than hcq's own have: a renderer, a graph."""
 
 
+def renderer(tinygrads: Any) -> Any:
+    """A renderer of tinygrad's for a device of ours: what it searches for and times is kept under another name."""
+    tinygrads.suffix += "HCQ"
+    return tinygrads
+
+
 class _LiveBytes:
     """`GlobalCounters.mem_used`: what hcq counts anyway, read when it is looked at."""
 
@@ -79,6 +88,15 @@ def _register(name: str, module: str, attribute: str) -> None:
     Device.register(name, factory, replace=True)
 
 
+def _forget_programs() -> None:
+    """In a forked child: the kernels that tinygrad keeps are loaded for the parent's devices."""
+    realize = sys.modules.get("tinygrad.engine.realize")
+    if realize is not None:
+        realize.method_cache.clear()
+
+
 GlobalCounters.mem_used = _LiveBytes()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_programs)
 for _name, _where in _DEVICES.items():
     _register(_name, *_where)

@@ -1,9 +1,8 @@
 """Served as `tinygrad.runtime.ops_clang`: hcq's CLANG device with tinygrad's renderer and tinygrad's graph in C.
 
 tinygrad's graph writes addresses into C source, and calls the function that comes of it by position, values behind
-buffers. Both are said in ctypes there; here they are translated.
-
-The source is that of every kernel again, and a call for every launch. Inlining the calls would take seconds for nothing.
+buffers. Both are said in ctypes there; here they are translated. The source is that of every kernel again, and a call
+for every launch: inlining the calls would take seconds for nothing.
 """
 
 from __future__ import annotations
@@ -14,13 +13,27 @@ import types
 from time import perf_counter
 from typing import Any
 
-from tinygrad.device import Device
+from tinygrad.device import Device, renderer
 
-from hcq.drivers.cpu import open_clang, toolchain
-from hcq.drivers.cpu.compiler_c import ClangCompiler
+from hcq.drivers.cpu import compiler_c, open_clang, toolchain
 from hcq.errors import CompileError, InvalidProgram
 
 __all__ = ["ClangCompiler", "ClangDevice", "ClangProgram"]
+
+_HALF = """#ifndef __clang__
+#define __fp16 _Float16
+#endif
+"""
+
+
+class ClangCompiler(compiler_c.ClangCompiler):
+    """hcq's C compiler, which may be one that doesn't know clang's name of half floats."""
+
+    def __init__(self, cachekey: str | None = "clang of tinygrad") -> None:
+        super().__init__(cachekey)
+
+    def compile(self, src: str | bytes) -> bytes:
+        return super().compile(_for_any_compiler(src))
 
 
 def ClangDevice(device: str = "CLANG") -> Any:
@@ -28,7 +41,8 @@ def ClangDevice(device: str = "CLANG") -> Any:
     from tinygrad.renderer.cstyle import ClangRenderer
 
     opened = open_clang(device)
-    opened.renderer = ClangRenderer()
+    opened.compiler = ClangCompiler()
+    opened.renderer = renderer(ClangRenderer())
     opened.graph = functools.partial(_graph, opened)
     return opened
 
@@ -54,7 +68,8 @@ class _GraphCompiler:
         found = toolchain.find_c_compiler()
         if found is None:
             raise CompileError(toolchain.missing(), source=source)
-        return toolchain.make_library(toolchain.compile_object(found, source, ("-fno-inline",)).object)
+        made = toolchain.compile_object(found, _for_any_compiler(source), ("-fno-inline",))
+        return toolchain.make_library(made.object)
 
 
 def _graph(device: Any, jit_cache: list[Any], input_rawbuffers: list[Any], var_vals: dict[Any, int]) -> Any:
@@ -92,6 +107,10 @@ def _graph_class() -> type[Any]:
             return perf_counter() - start
 
     return ClangGraph
+
+
+def _for_any_compiler(source: Any) -> Any:
+    return _HALF + source if isinstance(source, str) and "__fp16" in source else source
 
 
 def _address(memory: Any) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tinygrad.device import renderer
+
 from hcq.drivers.cpu import open_llvm
 from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
 
@@ -15,5 +17,5 @@ def LLVMDevice(device: str = "LLVM") -> Any:
     from tinygrad.renderer.llvmir import LLVMRenderer
 
     opened = open_llvm(device)
-    opened.renderer = LLVMRenderer()
+    opened.renderer = renderer(LLVMRenderer())
     return opened
