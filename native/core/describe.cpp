@@ -13,8 +13,8 @@ namespace {
 constexpr size_t kShown = 4;          // commands an error names
 constexpr uint64_t kLooked = 200000;  // packets it looks at
 
-// Calls see(packet, ahead) for the packets of q that have not run, `ahead` being how many stand before it. Returns
-// false when somebody is running the queue: then its packets can't be read.
+// Calls see(packet, ahead, base) for the packets of q that have not run: how many stand before, and what kRelative
+// values count from. Returns false when somebody is running the queue: then its packets can't be read.
 template <class See>
 bool walk(Queue* q, See see) {
   if (!q->step_lock.try_lock()) return false;
@@ -35,12 +35,11 @@ bool walk(Queue* q, See see) {
       uint32_t at = q->nested == bound && seen == 0 ? q->nested_offset : 0;
       while (more && at < bound->units) {
         auto* inner = reinterpret_cast<PacketHeader*>(bound->memory + static_cast<size_t>(at) * kUnit);
-        more = see(inner, seen++);
+        more = see(inner, seen++, reinterpret_cast<IndirectPacket*>(h)->base);
         at += inner->units;
       }
-    } else {
-      more = see(h, seen++);
     }
+    if (more && (h->type != PacketType::indirect || h->flags & kCompletes)) more = see(h, seen++, 0);
     offset += h->units;
     position += h->units;
   }
@@ -55,11 +54,11 @@ struct Sets {
   const char* what;
 };
 
-Sets sets(const PacketHeader* h, const Signal* signal) {
+Sets sets(const PacketHeader* h, const Signal* signal, uint64_t base) {
   switch (h->type) {
     case PacketType::signal: {
       auto* p = reinterpret_cast<const SignalPacket*>(h);
-      return {p->signal == signal, p->value, "signal"};
+      return {p->signal == signal, p->value + (h->flags & kRelative ? base : 0), "signal"};
     }
     case PacketType::exec: {
       auto* p = reinterpret_cast<const ExecPacket*>(h);
@@ -68,6 +67,10 @@ Sets sets(const PacketHeader* h, const Signal* signal) {
     case PacketType::copy: {
       auto* p = reinterpret_cast<const CopyPacket*>(h);
       return {(h->flags & kCompletes) && p->signal == signal, p->value, "copy"};
+    }
+    case PacketType::indirect: {
+      auto* p = reinterpret_cast<const IndirectPacket*>(h);
+      return {(h->flags & kCompletes) && p->signal == signal, p->value, "graph"};
     }
     default:
       return {false, 0, ""};
@@ -99,8 +102,8 @@ std::string describe_setters(const Signal* signal) {
   size_t found = 0;
   for (Queue* q : all) {
     size_t before = found;
-    bool read = walk(q, [&](const PacketHeader* h, uint64_t ahead) {
-      Sets s = sets(h, signal);
+    bool read = walk(q, [&](const PacketHeader* h, uint64_t ahead, uint64_t base) {
+      Sets s = sets(h, signal, base);
       if (!s.any) return true;
       if (++found <= kShown) {
         if (!text.empty()) text += ", ";

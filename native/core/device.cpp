@@ -46,6 +46,7 @@ void device_release(Device* d) {
   if (d->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (Queue* q = d->compute.load(std::memory_order_acquire)) queue_close(q);
   if (Queue* q = d->copy.load(std::memory_order_acquire)) queue_close(q);
+  for (Queue* q : d->lanes) queue_close(q);
   delete d;
 }
 
@@ -68,6 +69,15 @@ Queue* device_stream(Device* d) {
   d->streams.push_back(q);
   queue_retain(q);
   return q;
+}
+
+Queue* device_lane(Device* d, size_t i) {
+  if (!i) return device_queue(d, QueueKind::compute);
+  std::lock_guard<std::mutex> guard(d->make_lock);
+  while (d->lanes.size() < i)
+    d->lanes.push_back(
+        queue_create(d, QueueKind::compute, d->name + " graph lane " + std::to_string(d->lanes.size() + 1)));
+  return d->lanes[i - 1];
 }
 
 void device_lose(Device* d, uint64_t error) {

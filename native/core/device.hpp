@@ -40,6 +40,7 @@ struct Device {
   std::atomic<Queue*> compute{nullptr}, copy{nullptr};
   std::mutex make_lock;                 // creates queues; never held while stepping
   std::vector<Queue*> streams;          // under make_lock
+  std::vector<Queue*> lanes;            // of graphs, shared by all of them; under make_lock
   std::atomic<uint64_t> fault{0};       // error word of the first failure: the device is lost
   std::atomic<uint64_t> reported{0};    // error of another device that dropped a submit of ours, until told
   std::atomic<uint32_t> injections{0};  // how many are armed: the processor looks only when not 0
@@ -54,6 +55,7 @@ void device_retain(Device*);
 void device_release(Device*);
 Queue* device_queue(Device*, QueueKind);  // made at first use
 Queue* device_stream(Device*);            // another compute queue; the caller owns a reference
+Queue* device_lane(Device*, size_t i);    // the compute queue, or for i > 0 one that graphs use beside it
 
 // A failure's record; error words are (pid << 32 | index + 1).
 struct Fault {

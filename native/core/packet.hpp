@@ -1,6 +1,8 @@
 // The packets of a queue: what the command processor reads. Sizes in units of 64 bytes; a packet never crosses a
 // segment.
 #pragma once
+#include <vector>
+
 #include "core/base.hpp"
 
 namespace hcq {
@@ -20,6 +22,7 @@ enum PacketFlags : uint32_t {
   kCompletes = 4,     // set `signal` to `value` afterwards
   kExternalArgs = 8,  // exec: the kernargs are at `arguments`, not inline
   kTimed = 16,        // write start and end to `timing`
+  kRelative = 64,     // signal, wait: the value counts from the base of the indirect packet around it
 };
 
 struct PacketHeader {
@@ -86,6 +89,7 @@ struct Patch {
     struct {
       uint64_t destination, source;
     } copy;
+    uint64_t content;  // of a slot, or of bytes
   };
 };
 static_assert(sizeof(Patch) == 32, "two patches a unit");
@@ -95,7 +99,10 @@ enum PatchKind : uint32_t {
   kPatchGroups = 4,
   kPatchItems = 8,
   kPatchDest = 16,
-  kPatchSource = 32
+  kPatchSource = 32,
+  kPatchSlot = 64,    // `offset` is the slot's number
+  kPatchBytes = 128,  // `offset` is in bytes; how many times kPatchByte
+  kPatchByte = 256
 };
 
 struct alignas(64) IndirectPacket {
@@ -104,16 +111,30 @@ struct alignas(64) IndirectPacket {
   uint32_t patches;  // how many
   uint32_t reserved;
   Patch* patch_list;  // null: they follow inline; else malloc'ed, freed by the consumer
+  Signal* signal;     // kWaitPrevious, kCompletes: around all of the commands
+  uint64_t value;
+  uint64_t base;  // what kRelative values count from
 };
 static_assert(sizeof(IndirectPacket) == kUnit, "an indirect packet's head is one unit");
 
-// Commands moved into memory of their own by bind(). Reference counted by the command queue object and retirement.
+// Where a slot's content stands in bound commands.
+struct Place {
+  uint32_t offset;  // bytes from their start
+  uint32_t bytes;   // 8 or fewer
+  uint64_t addend;  // the content, plus this
+};
+
+// Commands moved into memory of their own by bind() or a graph, who own them until retirement.
 struct BoundCommands {
   std::atomic<uint32_t> refs{1};
   uint8_t* memory = nullptr;  // 64-byte aligned
   uint32_t units = 0;
+  // Of a graph: what is patched at many places at once, by slot number. Not changed after the first submit.
+  std::vector<std::vector<Place>> slots;
 };
 
+// Applies a patch to bound commands: of a slot, or of one of their packets.
+void apply_patch(BoundCommands* commands, const Patch& patch);
 // Applies one patch to the packet that starts at `packet`.
 void apply_patch(uint8_t* packet, const Patch& patch);
 

@@ -14,6 +14,7 @@ namespace hcq {
 namespace {
 constexpr uint64_t kShort = 100000;         // ns: what a waiting thread may run itself
 constexpr uint64_t kSpread = 15000;         // ns: launches longer than this are spread over threads
+constexpr uint64_t kChain = 10000;          // ns of short execs between two looks at faults and deadlines
 constexpr uint64_t kSpreadBytes = 1 << 20;  // copies larger than this are
 constexpr uint64_t kCopyChunk = 256 << 10;
 constexpr uint64_t kHelperCopy = 256 << 10;  // bytes a waiting thread copies itself
@@ -31,6 +32,19 @@ uint8_t* current(Queue* q) {
   }
 }
 
+uint64_t failure(Queue* q) {
+  uint64_t lost = q->device->fault.load(std::memory_order_acquire);
+  return lost ? lost : q->dropping;
+}
+
+// Marks what a dropped packet was to signal as failed. A device that is well still advances its own timeline.
+void drop_signal(Queue* q, Signal* s, uint64_t value, uint64_t error, bool own) {
+  Device* d = q->device;
+  bool lost = d->fault.load(std::memory_order_acquire) != 0;
+  signal_fail(*s->memory, error, value, lost ? UINT64_MAX : value);
+  if (!lost && (own || s == d->timeline.signal)) signal_set(*s->memory, value);
+}
+
 // Past the current packet. The store to `done` comes last: what it covers may be released by whoever sees it.
 void advance(Queue* q, const PacketHeader* h) {
   if (q->nested) {
@@ -38,6 +52,13 @@ void advance(Queue* q, const PacketHeader* h) {
     if (q->nested_offset < q->nested->units) return;
     q->nested = nullptr;
     h = reinterpret_cast<PacketHeader*>(current(q));
+    if (h->flags & kCompletes) {
+      auto* p = reinterpret_cast<const IndirectPacket*>(h);
+      if (uint64_t error = failure(q))
+        drop_signal(q, p->signal, p->value, error, true);
+      else
+        signal_set(*p->signal->memory, p->value);
+    }
   }
   if (h->flags & kEndOfSubmit) q->dropping = 0;
   q->read_offset += h->units;
@@ -59,23 +80,20 @@ void run_copy(const Job& job, uint64_t first, uint64_t last) {
             job.bytes);
 }
 
-// Marks what a dropped packet was to signal as failed. A device that is well still advances its own timeline.
-void drop_signal(Queue* q, Signal* s, uint64_t value, uint64_t error, bool own) {
-  Device* d = q->device;
-  bool lost = d->fault.load(std::memory_order_acquire) != 0;
-  signal_fail(*s->memory, error, value, lost ? UINT64_MAX : value);
-  if (!lost && (own || s == d->timeline.signal)) signal_set(*s->memory, value);
+// The value of a signal or wait packet.
+uint64_t value_of(const Queue* q, const SignalPacket* p) {
+  return p->value + (p->header.flags & kRelative ? q->base : 0);
 }
 
 void start_indirect(Queue* q, IndirectPacket* p) {
   const Patch* list = p->patch_list ? p->patch_list : reinterpret_cast<const Patch*>(p + 1);
-  for (uint32_t i = 0; i < p->patches; ++i)
-    apply_patch(p->commands->memory + static_cast<size_t>(list[i].offset) * kUnit, list[i]);
+  for (uint32_t i = 0; i < p->patches; ++i) apply_patch(p->commands, list[i]);
   std::free(p->patch_list);
   p->patch_list = nullptr;
   p->patches = 0;
   q->nested = p->commands;
   q->nested_offset = 0;
+  q->base = p->base;
 }
 
 // Drops the current packet (or enters the nested ones, to drop them).
@@ -89,7 +107,7 @@ void drop(Queue* q, uint8_t* packet, uint64_t error) {
     }
     case PacketType::signal: {
       auto* p = reinterpret_cast<SignalPacket*>(packet);
-      drop_signal(q, p->signal, p->value, error, false);
+      drop_signal(q, p->signal, value_of(q, p), error, false);
       break;
     }
     case PacketType::exec: {
@@ -108,11 +126,6 @@ void drop(Queue* q, uint8_t* packet, uint64_t error) {
       break;
   }
   advance(q, h);
-}
-
-uint64_t failure(Queue* q) {
-  uint64_t lost = q->device->fault.load(std::memory_order_acquire);
-  return lost ? lost : q->dropping;
 }
 
 // What follows the work of an exec or copy packet: times, the signal, the next packet.
@@ -287,16 +300,17 @@ Did run_packet(Queue* q, bool helper) {
       return run_copy_packet(q, packet, helper);
     case PacketType::signal: {
       auto* p = reinterpret_cast<SignalPacket*>(packet);
-      signal_set(*p->signal->memory, p->value);
+      signal_set(*p->signal->memory, value_of(q, p));
       break;
     }
     case PacketType::wait: {
       auto* p = reinterpret_cast<SignalPacket*>(packet);
       bool own = p->signal == q->device->timeline.signal;
-      Reached r = signal_reached(*p->signal->memory, p->value);
+      uint64_t value = value_of(q, p);
+      Reached r = signal_reached(*p->signal->memory, value);
       if (own && r == Reached::failed)  // its own dropped submit was reported already; its device goes on
-        r = p->signal->memory->value.load(std::memory_order_acquire) >= p->value ? Reached::yes : Reached::no;
-      if (r == Reached::no) return wait_for(q, p->signal, p->value, own);
+        r = p->signal->memory->value.load(std::memory_order_acquire) >= value ? Reached::yes : Reached::no;
+      if (r == Reached::no) return wait_for(q, p->signal, value, own);
       if (r == Reached::failed) {
         uint64_t error = p->signal->memory->error.load(std::memory_order_acquire);
         q->dropping = error;
@@ -312,14 +326,47 @@ Did run_packet(Queue* q, bool helper) {
     case PacketType::barrier:
       std::atomic_thread_fence(std::memory_order_seq_cst);  // writes by the host or a peer before this are seen after
       break;
-    case PacketType::indirect:
-      start_indirect(q, reinterpret_cast<IndirectPacket*>(packet));
+    case PacketType::indirect: {
+      auto* p = reinterpret_cast<IndirectPacket*>(packet);
+      if (h->flags & kWaitPrevious && p->signal->memory->value.load(std::memory_order_acquire) < p->value - 1)
+        return wait_for(q, p->signal, p->value - 1, true);
+      start_indirect(q, p);
       return Did::again;
+    }
     case PacketType::link:
       break;
   }
   advance(q, h);
   return Did::next;
+}
+
+// Short execs of bound commands, one after the other: what run_exec does for each of them, with its looks at the world
+// taken once for some microseconds of work. The last command is left for run_packet, which ends the submit.
+void run_chain(Queue* q) {
+  BoundCommands* bound = q->nested;
+  uint64_t spent = 0, ran = 0;
+  set_running_device(q->device->name.c_str());
+  while (spent < kChain) {
+    auto* p = reinterpret_cast<ExecPacket*>(bound->memory + static_cast<size_t>(q->nested_offset) * kUnit);
+    if (p->header.type != PacketType::exec || p->header.flags || q->nested_offset + p->header.units >= bound->units)
+      break;
+    Program* program = p->program;
+    uint64_t estimate = program->last_ns.load(std::memory_order_relaxed);
+    if (!estimate || estimate > kSpread) break;
+    bool timed = estimate > 2000 || (++q->execs & 15) == 0;
+    uint64_t start = timed ? now_ns() : 0;
+    q->exec_program.store(program, std::memory_order_relaxed);
+    uint64_t total = static_cast<uint64_t>(p->groups[0]) * p->groups[1] * p->groups[2];
+    if (total) run_groups(*program, inline_arguments(p), p->groups, p->items, 0, total);
+    if (timed) program->last_ns.store(now_ns() - start + 1, std::memory_order_relaxed);
+    q->nested_offset += p->header.units;
+    spent += estimate;
+    ++ran;
+  }
+  if (!ran) return;
+  q->exec_program.store(nullptr, std::memory_order_relaxed);
+  // relaxed: as in complete()
+  q->completed.store(q->completed.load(std::memory_order_relaxed) + ran, std::memory_order_relaxed);
 }
 
 // Those who wait for a position sleep on the queue's own signal; they are woken when there is nothing to go on with.
@@ -340,6 +387,7 @@ StepResult step(Queue* q, bool helper, uint64_t deadline) {
       break;
     }
     if (q->blocked.load(std::memory_order_acquire)) unblock(q);  // the entry is made anew if it still has to wait
+    if (q->nested && !failure(q) && !q->device->injections.load(std::memory_order_relaxed)) run_chain(q);
     Did did = run_packet(q, helper);
     if (did == Did::next || did == Did::again) {
       first = false;

@@ -3,6 +3,7 @@
 #include "core/queue.hpp"
 
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <vector>
 
@@ -62,7 +63,7 @@ Queue* queue_create(Device* device, QueueKind kind, std::string name) {
   if (q) {
     // Not made anew in place: somebody with a stale pointer may be looking at the count, which is 0 until the end.
     q->write_offset = q->read_offset = q->nested_offset = q->execs = 0;
-    q->write_position = q->records = q->read_position = q->dropping = q->job_start = 0;
+    q->write_position = q->records = q->read_position = q->dropping = q->job_start = q->base = 0;
     q->free_count = q->segment_count = 0;
     q->nested = nullptr;
     q->job = nullptr;
@@ -181,6 +182,19 @@ void queue_give_segment(Queue* q, Segment* s) {
   }
   q->segments_lock.unlock();
   if (!keep) std::free(s);
+}
+
+void apply_patch(BoundCommands* commands, const Patch& patch) {
+  if (patch.what & kPatchBytes) {
+    std::memcpy(commands->memory + patch.offset, &patch.content, patch.what / kPatchByte);
+    return;
+  }
+  if (!(patch.what & kPatchSlot))
+    return apply_patch(commands->memory + static_cast<size_t>(patch.offset) * kUnit, patch);
+  for (const Place& place : commands->slots[patch.offset]) {
+    uint64_t content = patch.content + place.addend;
+    std::memcpy(commands->memory + place.offset, &content, place.bytes);  // little-endian, as every target here
+  }
 }
 
 void apply_patch(uint8_t* packet, const Patch& patch) {

@@ -51,6 +51,7 @@ struct Queue {
   uint64_t read_position = 0;
   BoundCommands* nested = nullptr;  // inside an indirect packet
   uint32_t nested_offset = 0;
+  uint64_t base = 0;                 // what kRelative values count from there
   uint64_t dropping = 0;             // error that drops packets up to the end of this submit
   std::atomic<bool> blocked{false};  // an entry of the blocked list stands for this queue
   uint64_t job_start = 0;

@@ -368,7 +368,21 @@ PyObject* close_buffers(PyObject*, PyObject* name) {
   Py_RETURN_NONE;
 }
 
+PyObject* live_roots(PyObject*, PyObject*) {
+  PyObject* all = PyList_New(0);
+  for (BufferObject* b = g_live_roots; all && b; b = b->next)
+    if (b->generation == g_generation && PyList_Append(all, as_object(b))) Py_CLEAR(all);
+  return all;
+}
+
+PyObject* keep_memory(PyObject*, PyObject* object) { return memory_keep(object); }
+
 PyMethodDef functions[] = {
+    {"live_roots", live_roots, METH_NOARGS,
+     "live_roots()\n--\n\nThe allocated root buffers of this process, in no order."},
+    {"memory_keep", keep_memory, METH_O,
+     "memory_keep(object)\n--\n\nWhat keeps the memory of a Buffer or handle as it is while it lives; None where "
+     "there is none."},
     {"close_buffers", close_buffers, METH_O,
      "close_buffers(name)\n--\n\nGive up the memory of all buffers on the device `name`; using them raises from now "
      "on."},

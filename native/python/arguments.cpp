@@ -284,6 +284,22 @@ bool put_value(const Program& program, size_t index, const Param& p, PyObject* v
   return put_scalar(program, index, &p, v, out, &size);
 }
 
+// A value of a program without recorded types: 8 bytes.
+bool put_untyped(const Program& program, size_t index, PyObject* value, uint8_t* slot) {
+  if (PyLong_Check(value)) {
+    Param p{ParamKind::i32, Access::unknown, 4, 0, ""};
+    int64_t wide = 0;
+    if (!put_int(program, index, p, value, reinterpret_cast<uint8_t*>(&wide))) return false;
+    std::memcpy(slot, &wide, 8);
+    return true;
+  }
+  if (PyFloat_CheckExact(value))
+    return refuse(where(program, index) + ": the library records no parameter types, so the float " + shown(value) +
+                  " can't be passed");
+  uint32_t size;
+  return put_scalar(program, index, nullptr, value, slot, &size);
+}
+
 bool refuse_buffer(const Program& program, Py_ssize_t i, PyObject* o) {
   PyErr_Clear();
   std::string text = program.name + ": buffer " + std::to_string(i);
@@ -468,22 +484,23 @@ bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t
     std::memcpy(slot, &address, 8);
   }
   for (Py_ssize_t i = 0; i < value_count; ++i, slot += 8) {
-    size_t index = static_cast<size_t>(i) + program.pointers;
-    if (PyLong_Check(values[i])) {
-      Param p{ParamKind::i32, Access::unknown, 4, 0, ""};
-      int64_t wide = 0;
-      if (!put_int(program, index, p, values[i], reinterpret_cast<uint8_t*>(&wide))) return false;
-      std::memcpy(slot, &wide, 8);
-    } else if (PyFloat_CheckExact(values[i])) {
-      return refuse(where(program, index) + ": the library records no parameter types, so the float " +
-                    shown(values[i]) + " can't be passed");
-    } else {
-      uint32_t size;
-      if (!put_scalar(program, index, nullptr, values[i], slot, &size)) return false;
-    }
+    if (!put_untyped(program, static_cast<size_t>(i) + program.pointers, values[i], slot)) return false;
   }
   out->size = static_cast<uint32_t>(8 * (slots + 1));
   return true;
+}
+
+bool pack_value(const Program& program, size_t buffers, size_t position, PyObject* value, PackedValue* out) {
+  out->content = 0;
+  if (!program.typed) {
+    out->offset = static_cast<uint32_t>(8 * (1 + buffers + position));
+    out->size = 8;
+    return put_untyped(program, position, value, reinterpret_cast<uint8_t*>(&out->content));
+  }
+  const Param& p = program.params[program.pointers + position];
+  out->offset = p.offset;
+  out->size = p.size;
+  return put_value(program, program.pointers + position, p, value, reinterpret_cast<uint8_t*>(&out->content));
 }
 
 }  // namespace hcq

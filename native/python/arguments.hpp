@@ -17,4 +17,12 @@ struct Arguments {
 // Raises LaunchError. The caller keeps the objects alive until the launch is queued, and arrays until it has finished.
 bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t count, PyObject* vals, Arguments* out);
 
+// One value as it stands in kernargs.
+struct PackedValue {
+  uint64_t content;  // the first `size` bytes count
+  uint32_t offset, size;
+};
+// Packs the value at `position` (behind `buffers` buffers) of a launch; LaunchError as pack_arguments.
+bool pack_value(const Program& program, size_t buffers, size_t position, PyObject* value, PackedValue* out);
+
 }  // namespace hcq

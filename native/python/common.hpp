@@ -130,5 +130,7 @@ int init_stream(PyObject* module);
 int init_timeline_lock(PyObject* module);
 int init_program(PyObject* module);
 int init_command_queue(PyObject* module);
+int init_graph(PyObject* module);
+int init_replay(PyObject* module);
 
 }  // namespace hcq

@@ -48,6 +48,9 @@ DeviceObject* cast(PyObject* o) { return reinterpret_cast<DeviceObject*>(o); }
 class Positions {
  public:
   explicit Positions(Device* d) {
+    d->make_lock.lock();
+    for (Queue* q : d->lanes) add(q);  // first: the compute queue stands at waits for these
+    d->make_lock.unlock();
     add(d->compute.load(std::memory_order_acquire));
     add(d->copy.load(std::memory_order_acquire));
     d->make_lock.lock();
@@ -69,11 +72,25 @@ class Positions {
   }
 };
 
+// Whether a queue has work and does not stand at a wait.
+bool runs(Device* d) {
+  auto moves = [](Queue* q) { return q && q->has_work() && !q->blocked.load(std::memory_order_acquire); };
+  bool any = moves(d->compute.load(std::memory_order_acquire)) || moves(d->copy.load(std::memory_order_acquire));
+  d->make_lock.lock();
+  for (Queue* q : d->streams) any |= moves(q);
+  for (Queue* q : d->lanes) any |= moves(q);
+  d->make_lock.unlock();
+  return any;
+}
+
 // Waits until everything queued on the device so far has finished; `stuck` says what a time-out stands at.
 Waited drain(Device* d, uint64_t deadline, bool timeline, std::string* stuck) {
   Positions positions(d);
   for (auto& [q, position] : positions.all) {
     Waited waited = wait_commands(q, position, deadline);
+    // Of a graph: queues that run are what the others stand waiting for.
+    while (waited == Waited::timeout && !d->lanes.empty() && runs(d))
+      waited = wait_commands(q, position, now_ns() + 1000000000);
     if (waited == Waited::reached) continue;
     if (waited == Waited::timeout) *stuck = describe_queue(q);
     return waited;
@@ -185,12 +202,7 @@ PyObject* busy(PyObject* self, PyObject*) {
 PyObject* running(PyObject* self, PyObject*) {
   Device* d = device_of(self);
   if (!d) return nullptr;
-  auto runs = [](Queue* q) { return q && q->has_work() && !q->blocked.load(std::memory_order_acquire); };
-  bool any = runs(d->compute.load(std::memory_order_acquire)) || runs(d->copy.load(std::memory_order_acquire));
-  d->make_lock.lock();
-  for (Queue* q : d->streams) any |= runs(q);
-  d->make_lock.unlock();
-  return PyBool_FromLong(any);
+  return PyBool_FromLong(runs(d));
 }
 
 PyObject* next_timeline(PyObject* self, PyObject*) {

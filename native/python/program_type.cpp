@@ -151,6 +151,9 @@ PyObject* get_kernargs_size(PyObject* self, void*) {
   Program* p = cast(self)->program;
   return PyLong_FromUnsignedLong(p->typed ? p->kernargs_size : kMaxInlineArguments);
 }
+PyObject* get_last_ns(PyObject* self, void*) {
+  return PyLong_FromUnsignedLongLong(cast(self)->program->last_ns.load(std::memory_order_relaxed));
+}
 PyObject* get_zero(PyObject*, void*) { return PyLong_FromLong(0); }
 PyObject* get_signature(PyObject* self, void*) {
   Program* p = cast(self)->program;
@@ -215,6 +218,8 @@ PyMethodDef methods[] = {
 PyGetSetDef getset[] = {
     {"name", get_name, nullptr, "The function's name.", nullptr},
     {"device", get_device, nullptr, "The device it was loaded for.", nullptr},
+    {"_last_ns", get_last_ns, nullptr, "How long the last run took, in ns, over all threads; 0 before the first.",
+     nullptr},
     {"kernargs_alloc_size", get_kernargs_size, nullptr, "Bytes of kernargs memory that a launch needs.", nullptr},
     {"kernargs_args_offset", get_zero, nullptr, "Where the arguments begin in that memory.", nullptr},
     {"signature", get_signature, nullptr, "((type, name), ...) of the parameters; None where none were recorded.",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hcq.errors import CompileError as CompileError
+    from hcq.graph import capture as capture
     from hcq.queues.allocator import HCQAllocator as HCQAllocator
     from hcq.queues.allocator import HCQBuffer as HCQBuffer
     from hcq.queues.command_queue import HWCommandQueue as HWCommandQueue
@@ -47,6 +48,7 @@ _NAMES = {
     "hcq.runtime.compiled": ("Compiled", "DeviceLimits"),
     "hcq.runtime.compiler": ("Compiler",),
     "hcq.errors": ("CompileError",),
+    "hcq.graph": ("capture",),
     "hcq.runtime.buffer": ("Buffer", "BufferOptions", "array", "empty", "zeros"),
     "hcq.runtime.allocator": ("Allocator", "LRUAllocator", "MallocAllocator"),
     "hcq.runtime.copy": ("copy",),

@@ -72,6 +72,10 @@ class HCQCompiled(Compiled):
     devices: ClassVar[_Devices] = _known
     """The open devices of this class and its subclasses, in this process, in the order of their opening."""
 
+    graph_commands: Any = None
+    """How graphs run here: None for command queues; a driver with graphs of its own gives what hcq.graph.queued's
+    QueuedCommands is: called with (nodes, before, uses, inputs, serial), it replays and changes arguments."""
+
     lost: DeviceLost | None = None
     """Why the device is lost; None while it is well."""
 

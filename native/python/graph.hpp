@@ -1,0 +1,63 @@
+// What the files of _native.GraphCommands share: graph_type.cpp builds it, replay_type.cpp submits it.
+#pragma once
+#include <vector>
+
+#include "python/arguments.hpp"
+
+namespace hcq {
+
+// Commands that run one after the other on one queue of a device.
+struct GraphLane {
+  Device* device;
+  PyObject* device_object;  // borrowed: the graph holds its devices
+  Queue* queue;             // the device's; ours is a reference
+  Signal* counter;          // counts marks over all replays
+  uint64_t marks = 0;       // in one replay
+  bool main;                // lane 0 of its device: sets the device's timeline
+  std::vector<uint8_t> packets;
+  BoundCommands* commands = nullptr;  // once sealed
+  std::vector<Patch> pending;         // what changed since the last replay
+};
+
+struct GraphCommand {
+  uint32_t lane, offset;  // units
+  Program* program;       // null: not an exec
+  uint32_t buffers;       // how many it takes
+};
+
+// Something that several commands use and replays change: an address or a value.
+struct GraphSlot {
+  std::vector<uint32_t> lanes;  // that have places of it
+  bool known = false;           // `content` is what the commands hold
+  uint64_t content = 0;
+  PyObject* held = nullptr;  // keeps the memory
+  const Program* program = nullptr;
+  uint32_t buffers = 0, position = 0;  // of the value, in its first command
+};
+
+struct GraphState {
+  std::vector<GraphLane> lanes;
+  std::vector<GraphCommand> commands;
+  std::vector<GraphSlot> slots;
+  std::vector<std::vector<std::pair<uint32_t, Place>>> places;  // by slot: (lane, place), until it is sealed
+  // Once sealed, in the order of their addresses, in which they are locked.
+  std::vector<Timeline*> timelines;
+  std::vector<Queue*> queues;
+  uint64_t stride = 1;  // of the counters, from one replay to the next
+  uint64_t replays = 0;
+  bool sealed = false;
+};
+
+struct GraphObject {
+  PyObject_HEAD GraphState* state;
+  PyObject* devices;  // tuple
+  PyObject* held;     // list: programs, memory, signals
+  uint32_t generation;
+  PyObject* weakrefs;
+};
+
+// Null with ForkedDeviceError for one inherited through fork.
+GraphState* graph_usable(PyObject* self);
+PyObject* graph_replay(PyObject* self, PyObject*);
+
+}  // namespace hcq

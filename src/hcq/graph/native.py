@@ -1,0 +1,143 @@
+"""Graphs on devices of native queues: packets in memory of their own, one indirect packet a queue for a replay.
+
+What does not live here: the packets (native/python/graph_type.cpp), and which queue takes what (plan).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hcq import _native
+from hcq.errors import LaunchError
+from hcq.graph.inputs import span_of
+from hcq.graph.nodes import Copy, Launch, Node, Sync
+from hcq.graph.plan import LaneKey, Plan, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hcq.graph.inputs import Inputs, Use
+
+_MOST_LANES = 4
+
+
+class NativeCommands:
+    """The commands of a graph, or of a part of it, as native queues take them. One thread at a time."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        before: Mapping[int, Sequence[int]],
+        uses: Mapping[int, Sequence[Use]],
+        inputs: Inputs,
+        serial: bool,
+    ) -> None:
+        self.plan: Plan = plan(nodes, before, lanes, serial)
+        self._commands = _native.GraphCommands(tuple((key.device, key.ordinal) for key in self.plan.lanes))
+        self.indices = {node.index for node in nodes}
+        self._at: dict[int, int] = {}  # the command of a node
+        self._slots = [self._commands.slot() for _ in inputs.slots]
+        self._values: dict[tuple[str, str], int] = {}
+        self._value_slot: dict[tuple[int, int], int] = {}
+        self._build(uses)
+        self._commands.seal()
+        self.in_order = len({step.lane for step in self.plan.steps}) < 2
+        self.replay = self._commands.replay
+
+    def set_input(self, slot: int, buf: Any) -> None:
+        """Use `buf` from the next replay on."""
+        self._commands.set_address(self._slots[slot], span_of(buf)[0], buf)
+
+    def set_value(self, node: Launch, position: int, value: Any, dry: bool = False) -> None:
+        """Use another value from the next replay on; `dry` only raises where it can't be. LaunchError."""
+        slot = self._value_slot.get((node.index, position))
+        if slot is None:
+            raise LaunchError(f"{node.name}: a value of kernargs that were filled by hand can't be changed")
+        self._commands.set_one(slot, self._at[node.index], position, value, dry)
+
+    def set_values(self, keys: Sequence[tuple[str, str]], value: Any, dry: bool = False) -> None:
+        """Use another value in all launches that have one of these keys (see value_keys)."""
+        for key in keys:
+            if key in self._values:
+                self._commands.set_value(self._values[key], value, dry)
+
+    def set_sizes(self, node: Launch, groups: Any, items: Any, dry: bool = False) -> None:
+        """Use other sizes from the next replay on."""
+        self._commands.set_sizes(self._at[node.index], groups, items, dry)
+
+    def _build(self, uses: Mapping[int, Sequence[Use]]) -> None:
+        commands, plan = self._commands, self.plan
+        filled: set[int] = set()
+        started = {}
+        if len(plan.ends) > 1:  # work of one device comes after what was queued on the others before
+            started = {main: commands.mark(main) for main in plan.ends}
+            filled |= started.keys()
+        for lane, key in enumerate(plan.lanes):
+            for main, mark in started.items():
+                if plan.lanes[main].device is not key.device:
+                    commands.wait_mark(lane, main, mark)
+        marks: dict[int, tuple[int, int]] = {}  # by node
+        last: dict[int, tuple[int, int] | None] = {}  # by lane: the mark behind its last command, if there is one
+        for node, lane, waits in plan.steps:
+            for source in waits:
+                commands.wait_mark(lane, *marks[source])
+            if self._add(node, lane, uses.get(node.index, ())) or waits:
+                filled.add(lane)
+            last[lane] = None
+            if node.index in plan.marked:
+                marks[node.index] = last[lane] = lane, commands.mark(lane)
+        for main, others in plan.ends.items():
+            for other in others:
+                end = last[other]
+                if end is None:
+                    end = last[other] = other, commands.mark(other)
+                commands.wait_mark(main, *end)
+            if not others and main not in filled:
+                commands.mark(main)  # a timeline is set behind commands, be it one that does nothing
+
+    def _add(self, node: Node, lane: int, uses: Sequence[Use]) -> bool:
+        commands = self._commands
+        if isinstance(node, Launch):
+            if node.kernargs is not None:
+                at = commands.exec_packed(lane, node.program, node.kernargs, node.groups, node.items)
+            else:
+                at = commands.exec(lane, node.program, node.bufs, node.vals, node.groups, node.items)
+                for position, key in enumerate(value_keys(node)):
+                    slot = self._values.get(key)
+                    if slot is None:
+                        slot = self._values[key] = commands.slot()
+                    self._value_slot[node.index, position] = slot
+                    commands.bind_value(slot, at, position)
+        elif isinstance(node, Copy):
+            at = commands.copy(lane, node.dest_at, node.src_at, node.nbytes)
+        elif isinstance(node, Sync):
+            if node.inside:
+                return False
+            at = commands.signal_command(lane, node.kind, node.signal, node.value)
+        else:
+            raise TypeError(f"{node!r} is nothing for a native queue")
+        self._at[node.index] = at
+        for use in uses:
+            commands.bind_address(self._slots[use.slot], at, use.which, use.offset)
+        return True
+
+
+def lanes(device: Any) -> list[LaneKey]:
+    """The queues of a native device that graphs may use: its own compute queue, and a few beside it."""
+    count = min(_MOST_LANES, max(2, _native.worker_limit()))
+    return [LaneKey(device, ordinal, "all") for ordinal in range(count)]
+
+
+def value_keys(node: Launch) -> list[tuple[str, str]]:
+    """(name, type) of each value of a launch: values of one key change together."""
+    from hcq.graph.nodes import Value
+
+    signature = getattr(node.program, "signature", None)
+    if signature is None:
+        named = [("", "")] * len(node.vals)
+    else:
+        named = [(name, kind) for kind, name in signature if kind != "pointer"]
+    keys = []
+    for (name, kind), value in zip(named, node.vals, strict=True):
+        keys.append((f"={value.name}" if isinstance(value, Value) else name, kind))
+    return keys

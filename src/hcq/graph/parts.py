@@ -1,0 +1,144 @@
+"""The parts of a graph that one kind of device, or the host, carries out; most graphs have one.
+
+Kinds of devices don't know each other's signals: between two parts the thread that replays waits. What does not live
+here: what a part does on its devices (native, queued).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hcq import _native
+from hcq.graph.inputs import span_of
+from hcq.graph.nodes import HostCopy, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hcq.graph.inputs import Inputs, Use
+    from hcq.graph.nodes import Span
+
+
+def keep(kept: dict[int, Any], buf: Any, handle: Any) -> None:
+    """Keep the memory of a Buffer or handle in `kept`, once."""
+    if id(handle) not in kept:
+        kept[id(handle)] = handle, _native.memory_keep(buf)
+
+
+class Parts:
+    """A graph's commands, ready to be replayed. One thread at a time."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        before: Mapping[int, Sequence[int]],
+        uses: Mapping[int, Sequence[Use]],
+        inputs: Inputs,
+        serial: bool,
+    ) -> None:
+        self.inputs_at: dict[int, Span] = {}
+        """Where inputs are that are no longer as captured."""
+        self.parts: list[Any] = []
+        self._kept: dict[int, Any] = {}
+        run: list[Node] = []
+        for node in [*nodes, None]:
+            if run and (node is None or _kind(node) is not _kind(run[0])):
+                inside = {known.index for known in run}
+                among = {index: [other for other in before[index] if other in inside] for index in inside}
+                self.parts.append(_kind(run[0])(run, among, uses, inputs, serial))
+                run = []
+            if node is not None:
+                run.append(node)
+        self.in_order = all(part.in_order for part in self.parts)
+        """Whether the commands run in the order of recording anyway."""
+        # The most frequent graph: all of it native. Its replay is called without anything in between.
+        self.replay = self.parts[0].replay if len(self.parts) == 1 else self._replay_all
+
+    def check(self, change: tuple[Any, ...]) -> None:
+        """Raise what `apply` would, and change nothing."""
+        self._send(change, dry=True)
+
+    def apply(self, change: tuple[Any, ...]) -> None:
+        """Carry out one change of an input, a value or sizes, for later replays."""
+        self._send(change, dry=False)
+
+    def _send(self, change: tuple[Any, ...], dry: bool) -> None:
+        what, index, position, *given = change
+        for part in self.parts:
+            if what == "input":
+                self.inputs_at[index] = span_of(given[0])
+                part.set_input(index, given[0])
+            elif what == "values":
+                part.set_values(given[0], given[1], dry)
+            elif index not in part.indices:
+                continue
+            elif what == "value":
+                part.set_value(given[0], position, given[1], dry)
+            else:
+                part.set_sizes(given[0], given[1], given[2], dry)
+
+    def _replay_all(self) -> Any:
+        replay: Any = Done()
+        for part in self.parts:
+            replay.wait()
+            replay = part.replay()
+        return replay
+
+
+class Done:
+    """The handle of a replay that is over, or of one that had nothing to do."""
+
+    done = True
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Return at once."""
+
+
+class HostCommands:
+    """Copies that the replaying thread does itself, each ordered by hcq.copy after what is queued."""
+
+    in_order = True
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        before: Mapping[int, Sequence[int]],
+        uses: Mapping[int, Sequence[Use]],
+        inputs: Inputs,
+        serial: bool,
+    ) -> None:
+        self.indices = {node.index for node in nodes}
+        self._copies = [
+            ([node.dest, node.src], uses.get(node.index, ())) for node in nodes if isinstance(node, HostCopy)
+        ]
+
+    def replay(self) -> Done:
+        """Do the copies."""
+        from hcq.runtime.copy import copy
+
+        for bufs, _ in self._copies:
+            copy(*bufs)
+        return Done()
+
+    def set_input(self, slot: int, buf: Any) -> None:
+        """Use `buf` from the next replay on."""
+        for bufs, uses in self._copies:
+            for use in uses:
+                if use.slot == slot:
+                    old = bufs[use.which]
+                    whole = use.offset == 0 and buf.nbytes == old.nbytes
+                    bufs[use.which] = buf if whole else buf.view(old.size, old.dtype, use.offset).ensure_allocated()
+
+    def set_values(self, keys: Any, value: Any, dry: bool = False) -> None:
+        """There are no values here."""
+
+
+def _kind(node: Node) -> Any:
+    if node.device is None:
+        return HostCommands
+    own = node.device.graph_commands
+    if own is not None:
+        return own
+    from hcq.graph.queued import commands_for
+
+    return commands_for(node.device.signal_t)
