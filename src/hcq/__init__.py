@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hcq.errors import CompileError as CompileError
-    from hcq.graph import capture as capture
+    from hcq.graph.recording import capture as capture
     from hcq.queues.allocator import HCQAllocator as HCQAllocator
     from hcq.queues.allocator import HCQBuffer as HCQBuffer
     from hcq.queues.command_queue import HWCommandQueue as HWCommandQueue

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import _native
 from hcq.graph.inputs import span_of
+from hcq.graph.native import NativeCommands
 from hcq.graph.nodes import HostCopy, Node
+from hcq.graph.queued import commands_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -139,6 +141,6 @@ def _kind(node: Node) -> Any:
     own = node.device.graph_commands
     if own is not None:
         return own
-    from hcq.graph.queued import commands_for
-
+    if isinstance(node.device, _native.CommandDevice):
+        return NativeCommands
     return commands_for(node.device.signal_t)

@@ -94,7 +94,7 @@ class HCQCompiled(Compiled):
         copy_queue_t: type[HWCommandQueue] | None,
         timeline_signals: Sequence[Any] | None = None,
     ) -> None:
-        super().__init__(device, allocator, renderer, compiler, runtime)
+        super().__init__(device, allocator, renderer, compiler, runtime, list_graph)
         self.signal_t = signal_t
         self.hw_compute_queue_t = comp_queue_t
         self.hw_copy_queue_t = copy_queue_t
@@ -377,6 +377,13 @@ class HCQCompiled(Compiled):
         staging = getattr(self.allocator, "staging", None)
         if staging is not None:
             staging.free()
+
+
+def list_graph(items: Iterable[Any], inputs: Sequence[Any], variables: Any) -> Any:
+    """What `dev.graph` is unless a client replaces it: hcq.graph.ListGraph, which stands on devices, not below them."""
+    from hcq.graph import ListGraph
+
+    return ListGraph(items, inputs, variables)
 
 
 class _Patience:

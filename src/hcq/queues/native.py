@@ -96,13 +96,6 @@ class NativeDevice(_native.CommandDevice, HCQCompiled):
         self._open_streams: weakref.WeakSet[Any] = weakref.WeakSet()
 
     @property
-    def graph_commands(self) -> Any:
-        """Graphs in packets of native queues."""
-        from hcq.graph.native import NativeCommands
-
-        return NativeCommands
-
-    @property
     def lost(self) -> DeviceLost | None:  # type: ignore[override]
         """Why the device is lost; None while it is well."""
         error = self._fault

@@ -3,6 +3,6 @@
 A module an area; importing them registers.
 """
 
-from hcq.testing.mutants import faults, memory, processes, queues, registry, signals, timeline, transfers
+from hcq.testing.mutants import faults, graphs, memory, processes, queues, registry, signals, timeline, transfers
 
-__all__ = ["faults", "memory", "processes", "queues", "registry", "signals", "timeline", "transfers"]
+__all__ = ["faults", "graphs", "memory", "processes", "queues", "registry", "signals", "timeline", "transfers"]

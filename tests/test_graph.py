@@ -1,0 +1,534 @@
+"""Graphs on the CPU devices, in MINI, and across both: what is placed where, what a replay costs its caller, lifetimes.
+
+What any device must do is in the conformance suite (test_graphs, test_random_graphs).
+"""
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+from third_party.mini import MiniDevice
+
+import hcq
+from hcq import Device, _native, dtypes
+from hcq.errors import LaunchError
+from hcq.graph import CopyItem, LaunchItem, ListGraph
+from hcq.graph.inputs import overlaps
+from hcq.graph.nodes import EVERYTHING, Node
+from hcq.graph.plan import LaneKey, plan
+from hcq.graph.ranges import Ranges
+
+SOURCE = """
+#include <stdint.h>
+void add(int *out, const int *a, const int *b) { out[0] = a[0] + b[0]; }
+void put(int *out, int value) { out[0] = value; }
+void wide(double *out, int8_t a, float b, uint64_t c) { out[0] = a; out[1] = b; out[2] = (double)c; }
+void inner(int *out, int n) { out[0] += n; }
+"""
+
+
+@pytest.fixture(scope="module")
+def dev():
+    return Device["CLANG"]
+
+
+@pytest.fixture(scope="module")
+def kernels(dev):
+    lib = dev.compiler.compile_cached(SOURCE)
+    return {name: dev.runtime(name, lib) for name in ("add", "put", "wide", "inner")}
+
+
+@pytest.fixture
+def mini():
+    Device.register("MINI", MiniDevice, replace=True)
+    yield Device["MINI"]
+    Device.close("MINI")
+
+
+def ints(count, device="CLANG"):
+    return [hcq.empty(1, dtypes.int32, device).fill(number) for number in range(count)]
+
+
+# -- order ------------------------------------------------------------------------------------------------------------
+
+
+def nodes_of(*spans):
+    made = []
+    for index, (reads, writes) in enumerate(spans):
+        node = Node(None, "launch", str(index), reads, writes)
+        node.index = index
+        made.append(node)
+    return made
+
+
+def test_order_goes_by_bytes_and_not_by_buffers():
+    ranges = Ranges()
+    nodes = nodes_of(
+        ((), [(0, 8)]),
+        ((), [(8, 16)]),  # beside the first
+        ([(4, 12)], ()),  # of both
+        ([(0, 4)], ()),  # of the first
+        ((), [(0, 16)]),  # after all that read or wrote there
+        ([EVERYTHING], [(100, 104)]),
+        ([(50, 60)], ()),  # of nobody
+        ((), [(50, 60)]),
+    )
+    assert [[source.index for source in ranges.add(node)] for node in nodes] == [
+        [],
+        [],
+        [0, 1],
+        [0],
+        [0, 1, 2, 3],
+        [4],
+        [],
+        [5, 6],
+    ]
+
+
+def test_waits_that_others_give_are_left_out():
+    a, b = object(), object()
+    lanes = {id(a): [LaneKey(a, 0, "all")], id(b): [LaneKey(b, 0, "all")]}
+    nodes = nodes_of(*[((), ())] * 5)
+    for node, device in zip(nodes, (a, a, b, b, b), strict=True):
+        node.device = device
+    # 2 waits for 1 and so knows 0; 3 stands behind 2; 4 needs 0, which its queue knows.
+    made = plan(nodes, {0: [], 1: [0], 2: [0, 1], 3: [1], 4: [0]}, lambda device: lanes[id(device)])
+    assert [step.waits for step in made.steps] == [(), (), (1,), (), ()]
+    assert made.marked == {1}
+
+
+def test_knowledge_passes_on_only_along_waits_that_were_kept():
+    a, b, c = object(), object(), object()
+    nodes = nodes_of(*[((), ())] * 4)
+    for node, device in zip(nodes, (a, b, c, c), strict=True):
+        node.device = device
+    # 1 comes after 0 on another queue; 3 comes after 1, and so after 0; 2 knew nothing of either.
+    made = plan(nodes, {0: [], 1: [0], 2: [], 3: [0, 1]}, lambda device: [LaneKey(device, 0, "all")])
+    assert [step.waits for step in made.steps] == [(), (0,), (), (1,)]
+
+
+def test_overlaps_are_found():
+    assert overlaps([(0, 4), (2, 6)], [])
+    assert overlaps([(0, 4)], [(3, 9)])
+    assert overlaps([(4, 5)], [(0, 100)])
+    assert not overlaps([(0, 4), (4, 6)], [(6, 9), (7, 8)])
+
+
+def test_independent_work_is_spread_and_dependent_work_is_not(dev, kernels):
+    bufs = ints(8)
+    with hcq.capture() as g:
+        for out in bufs[:4]:
+            kernels["put"](out, vals=(1,))
+    with hcq.capture() as chain:
+        for _ in range(4):
+            kernels["inner"](bufs[0], vals=(1,))
+    spread = {step.lane for step in g.parts[0].plan.steps}
+    if not kernels["put"]._last_ns:
+        assert len(spread) > 1
+    assert {step.lane for step in chain.parts[0].plan.steps} == {0}
+    assert g.parts[0].plan.waits == chain.parts[0].plan.waits == 0
+
+
+def test_a_circle_of_waits_is_refused_when_recorded(dev):
+    one, two = dev.signal_t(), dev.signal_t()
+    with pytest.raises(ValueError, match="circle"), hcq.capture():
+        dev.hw_compute_queue_t().wait(one, 1).signal(two, 1).submit(dev)
+        dev.hw_copy_queue_t().wait(two, 1).signal(one, 1).submit(dev)
+
+
+def test_a_wait_recorded_before_its_signal_is_placed_behind_it(dev, kernels):
+    ready, done = dev.signal_t(), dev.signal_t()
+    out = ints(1)[0]
+    kernargs = kernels["inner"].fill_kernargs([out._buf], (5,))
+    with hcq.capture() as g:
+        dev.hw_compute_queue_t().wait(ready, 3).exec(kernels["inner"], kernargs).signal(done, 1).submit(dev)
+        dev.hw_copy_queue_t().signal(ready, 4).submit(dev)
+    for _ in range(2):
+        g.replay().wait()
+    assert (out.numpy()[0], ready.value, done.value) == (10, 4, 1)
+
+
+# -- replays ----------------------------------------------------------------------------------------------------------
+
+
+def test_values_of_every_type_are_changed_in_place(dev, kernels):
+    out = hcq.empty(3, dtypes.float64, "CLANG")
+    with hcq.capture() as g:
+        kernels["wide"](out, vals=(1, 2.5, 3))
+    g.replay().wait()
+    assert out.numpy().tolist() == [1, 2.5, 3]
+    g.replay(vals={"a": -7, "b": 0.5, "wide.c": 2**60}).wait()
+    assert out.numpy().tolist() == [-7, 0.5, 2.0**60]
+    with pytest.raises(LaunchError):
+        g.replay(vals={"a": 5, "b": 1e300})
+    g.replay().wait()
+    assert out.numpy().tolist() == [-7, 0.5, 2.0**60]
+
+
+def test_many_changes_travel_at_once(dev, kernels):
+    bufs = ints(300)
+    with hcq.capture(inputs={f"b{index}": buf for index, buf in enumerate(bufs)}) as g:
+        for buf in bufs:
+            kernels["inner"](buf, vals=(1,))
+    others = [hcq.empty(1, dtypes.int32, "CLANG").fill(100 + index) for index in range(300)]
+    g.replay(**{f"b{index}": buf for index, buf in enumerate(others)}, vals={(index, 0): index for index in range(300)})
+    g.replay().wait()
+    assert [buf.numpy()[0] for buf in others] == [100 + 3 * index for index in range(300)]
+    assert [buf.numpy()[0] for buf in bufs] == list(range(300))
+
+
+def test_ten_thousand_commands_replay(dev, kernels):
+    total, one, two = ints(3)
+    with hcq.capture(inputs={"one": one}) as g:
+        for _ in range(5000):
+            kernels["add"](total, total, one)
+            kernels["add"](total, total, two)
+    replays = [g.replay() for _ in range(3)]
+    replays[-1].wait()
+    assert all(replay.done for replay in replays)
+    assert total.numpy()[0] == 3 * 15000
+    g.replay(one=two).wait()
+    assert total.numpy()[0] == 3 * 15000 + 20000
+
+
+def test_replays_fill_queues_and_go_on(dev, kernels):
+    # More replays than a queue holds wait for room, and none is lost.
+    total = ints(1)[0]
+    with hcq.capture() as g:
+        kernels["inner"](total, vals=(1,))
+        kernels["inner"](total, vals=(2,))
+    _native.set_queue_limit(1 << 17)
+    try:
+        for _ in range(6000):
+            g.replay(vals={"n": 3})
+        g.replay().wait()
+    finally:
+        _native.set_queue_limit(hcq.config.QUEUE_LIMIT())
+    assert total.numpy()[0] == 6001 * 6
+
+
+def test_a_graph_follows_its_inputs_into_one_buffer_and_back(dev, kernels):
+    x, y, z = ints(3)
+    with hcq.capture(inputs={"x": x, "y": y, "z": z}) as g:
+        kernels["put"](x, vals=(5,))
+        kernels["put"](y, vals=(6,))
+        kernels["put"](z, vals=(7,))
+    one = ints(1)[0]
+    for _ in range(20):
+        g.replay(x=one, y=one, z=one).wait()
+        assert one.numpy()[0] == 7
+        g.replay(x=x, y=y, vals={(2, 0): 8}).wait()
+        assert (x.numpy()[0], y.numpy()[0], one.numpy()[0]) == (5, 6, 8)
+        g.replay(x=one, y=x, z=one, vals={(2, 0): 7}).wait()
+        assert (one.numpy()[0], x.numpy()[0]) == (7, 6)
+
+
+def test_two_names_of_one_buffer_get_one_buffer(dev, kernels):
+    x, y = ints(2)
+    with hcq.capture(inputs={"a": x, "b": x}) as g:
+        kernels["put"](x, vals=(5,))
+    g.replay(a=y, b=y).wait()
+    assert y.numpy()[0] == 5
+    with pytest.raises(ValueError, match="one buffer"):
+        g.replay(a=x, b=y)
+
+
+def test_names_that_replay_takes_itself_are_refused(dev):
+    with pytest.raises(ValueError, match="vals"), hcq.capture(inputs={"vals": ints(1)[0]}):
+        pass
+
+
+def test_wait_takes_a_time_limit(dev):
+    gate = dev.signal_t()
+    with hcq.capture() as g:
+        dev.hw_compute_queue_t().wait(gate, 1).submit(dev)
+    replay = g.replay()
+    with pytest.raises(hcq.errors.SignalTimeout):
+        replay.wait(timeout=20)
+    with pytest.raises(ValueError, match="milliseconds"):
+        replay.wait(-1)
+    gate.value = 1
+    replay.wait(timeout=None)
+    replay.wait(0)
+
+
+def test_launches_between_replays_of_two_lanes_keep_their_order(dev, kernels):
+    x, y, total = ints(3)
+    total.fill(0)
+    with hcq.capture() as g:
+        kernels["put"](x, vals=(1,))
+        kernels["put"](y, vals=(2,))
+        kernels["add"](total, x, y)
+    for _ in range(300):
+        g.replay()
+        kernels["put"](total, vals=(-1,))
+        kernels["put"](x, vals=(9,))
+        kernels["put"](y, vals=(9,))
+        g.replay()
+    dev.synchronize()
+    assert (x.numpy()[0], y.numpy()[0], total.numpy()[0]) == (1, 2, 3)
+
+
+def test_two_graphs_share_the_queues_of_a_device(dev, kernels):
+    x, y = ints(2)
+    graphs = []
+    for values in ((1, 2), (3, 4)):
+        with hcq.capture() as g:
+            kernels["put"](x, vals=(values[0],))
+            kernels["put"](y, vals=(values[1],))
+        graphs.append(g)
+    for _ in range(200):
+        graphs[0].replay()
+        graphs[1].replay()
+    dev.synchronize()
+    assert (x.numpy()[0], y.numpy()[0]) == (3, 4)
+
+
+# -- lifetimes --------------------------------------------------------------------------------------------------------
+
+
+def test_graphs_leave_nothing_behind(dev, kernels):
+    dev.synchronize()
+    gc.collect()
+    before, queues = hcq.memory_stats("CLANG"), len(_native.queues())
+    for _ in range(30):
+        x, y, z = ints(3)
+        with hcq.capture(inputs={"x": x}) as g:
+            kernels["put"](x, vals=(1,))
+            kernels["put"](y, vals=(1,))
+            kernels["add"](z, x, y)
+        g.replay()
+        g.replay(x=ints(1)[0])
+    gone = weakref.ref(g)
+    del g, x, y, z
+    dev.synchronize()
+    gc.collect()
+    after = hcq.memory_stats("CLANG")
+    assert (after.live_bytes, after.live_count) == (before.live_bytes, before.live_count)
+    assert gone() is None
+    assert len(_native.queues()) <= queues + 4
+
+
+def test_memory_of_a_replaced_input_is_not_handed_out_while_a_replay_uses_it(dev, kernels):
+    gate, out, small = dev.signal_t(), hcq.empty(1, dtypes.int32, "CLANG"), hcq.empty(1, dtypes.int32, "CLANG").fill(0)
+    x = hcq.empty(1, dtypes.int32, "CLANG").fill(1)
+    with hcq.capture(inputs={"x": x}) as g:
+        dev.hw_compute_queue_t().wait(gate, 1).submit(dev)
+        kernels["add"](out, x, small)
+    replay = g.replay(x=hcq.empty(1, dtypes.int32, "CLANG").fill(42))
+    g.replay(x=x)
+    other = [hcq.Buffer("CLANG", 1, dtypes.int32, preallocate=True) for _ in range(50)]
+    addresses = {buf._buf.va_addr for buf in other}
+    assert len(addresses) == 50
+    gate.value = 1
+    replay.wait()
+    dev.synchronize()
+
+
+def test_a_device_can_be_closed_and_its_graphs_say_so(kernels):
+    dev = Device["CLANG:7"]
+    x, y = ints(2, "CLANG:7")
+    with hcq.capture() as g:
+        hcq.copy(x, y)
+    g.replay().wait()
+    Device.close("CLANG:7")
+    with pytest.raises(RuntimeError, match="closed"):
+        g.replay()
+    assert dev.closed
+
+
+def test_signals_and_finalizers_may_replay_in_the_middle_of_a_replay(dev, kernels):
+    total = ints(1)[0]
+    with hcq.capture() as g:
+        kernels["inner"](total, vals=(1,))
+
+    class Late:
+        def __del__(self):
+            g.replay()
+
+    for _ in range(50):
+        late = Late()
+        late.cycle = late
+        del late
+        g.replay()
+    gc.collect()
+    dev.synchronize()
+    assert total.numpy()[0] == 100
+
+
+# -- several kinds ----------------------------------------------------------------------------------------------------
+
+
+def test_a_graph_over_devices_of_different_kinds(dev, kernels, mini):
+    double = mini.program("double", 'def double(launch, x: "i32*"):\n    x[0] *= 2\n')
+    here, there = ints(1)[0], ints(1, "MINI")[0]
+    with hcq.capture(inputs={"here": here}) as g:
+        kernels["inner"](here, vals=(1,))
+        hcq.copy(there, here)
+        double(there)
+        hcq.copy(here, there)
+    for _ in range(3):
+        g.replay().wait()
+    assert here.numpy()[0] == 14
+    other = ints(1)[0]
+    g.replay(here=other).wait()
+    assert (other.numpy()[0], here.numpy()[0]) == (2, 14)
+    assert len(g.parts) == 4
+
+
+def test_python_queues_run_replays_with_different_arguments_at_a_time(mini):
+    put = mini.program("put", 'def put(launch, x: "i32*", n: "i32"):\n    x[0] = n\n')
+    bufs = ints(9, "MINI")
+    with hcq.capture(inputs={"x": bufs[0]}) as g:
+        put(bufs[0], vals=(g.value("n", 0),))
+    replays = [g.replay(x=buf, vals={"n": 50 + index}) for index, buf in enumerate(bufs)]
+    for replay in replays:
+        replay.wait()
+    assert [buf.numpy()[0] for buf in bufs] == list(range(50, 59))
+    del g, replays, replay
+    gc.collect()
+    mini.synchronize()
+
+
+def test_drivers_bring_graphs_of_their_own(mini, monkeypatch):
+    made = []
+
+    class Own:
+        in_order = True
+
+        def __init__(self, nodes, before, uses, inputs, serial):
+            made.append([node.name for node in nodes])
+            self.indices = {node.index for node in nodes}
+
+        def replay(self):
+            return "the driver's"
+
+    put = mini.program("put", 'def put(launch, x: "i32*", n: "i32"):\n    x[0] = n\n')
+    monkeypatch.setattr(MiniDevice, "graph_commands", Own, raising=False)
+    with hcq.capture() as g:
+        put(hcq.Buffer("MINI", 1, dtypes.int32, preallocate=True), vals=(1,))
+    assert g.replay() == "the driver's"
+    assert made == [["put"]]
+
+
+# -- the lower form ---------------------------------------------------------------------------------------------------
+
+
+def test_a_clients_list_is_a_graph(dev, kernels):
+    x, between, out = ints(3)
+    items = [
+        LaunchItem(kernels["put"], [between], vals=("n",)),
+        LaunchItem(kernels["add"], [out, x, between]),
+        LaunchItem(kernels["inner"], [out], vals=(lambda variables: variables["n"] * 10,)),
+        CopyItem(x, out),
+    ]
+    graph = dev.graph(items, [x], {"n": 1})
+    assert isinstance(graph, ListGraph)
+    assert graph([x], {"n": 2}) is None
+    took = graph([x], {"n": 2}, wait=True)
+    assert took > 0
+    assert x.numpy()[0] == 44
+    other = hcq.empty(1, dtypes.int32, "CLANG").fill(1000)
+    graph([other], {"n": 3}, wait=True)
+    assert (other.numpy()[0], x.numpy()[0]) == (1033, 44)
+
+
+def test_sizes_of_a_list_follow_variables(dev):
+    grid = dev.program(
+        "count", "#include <hcq.h>\nHCQ_KERNEL void count(int *x) { x[hcq_group_id(0)] = (int)hcq_num_groups(0); }"
+    )
+    x = hcq.empty(8, dtypes.int32, "CLANG").fill(0)
+    graph = ListGraph([LaunchItem(grid, [x], global_size=("n", 1, 1))], [], {"n": 2})
+    for n in (2, 5, 5, 3):
+        graph([], {"n": n}, wait=True)
+        assert x.numpy().max() == max(n, x.numpy().max())
+        assert (x.numpy()[:n] == n).all()
+
+
+def test_clients_translate_their_own_items(dev, kernels):
+    class Client(ListGraph):
+        def item(self, item):
+            return LaunchItem(kernels["put"], [item["out"]], vals=(item["value"],))
+
+    out = ints(1)[0]
+    Client([{"out": out, "value": 9}], [], {})([], {}, wait=True)
+    assert out.numpy()[0] == 9
+    with pytest.raises(TypeError, match="LaunchItem"):
+        ListGraph([object()], [], {})
+
+
+# -- pictures ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_picture_shows_lanes_and_waits(dev, kernels, tmp_path):
+    from xml.etree import ElementTree
+
+    x, y, z = ints(3)
+    gate = dev.signal_t()
+    with hcq.capture() as g:
+        dev.hw_copy_queue_t().wait(gate, 1).copy(x._buf.va_addr, z._buf.va_addr, 4).submit(dev)
+        kernels["put"](y, vals=(1,))
+        kernels["add"](z, x, y)
+    path = tmp_path / "graph.svg"
+    assert g.draw(path) == path.read_text()
+    tree = ElementTree.parse(path)
+    assert len(tree.findall(".//{http://www.w3.org/2000/svg}rect")) == len(g)
+    text = g.draw(tmp_path / "graph.gv")
+    assert text.startswith("digraph")
+    assert text.count("style=dashed") == g.parts[0].plan.waits > 0
+
+
+def test_a_replay_is_seen_by_who_watches(dev, kernels):
+    from hcq.runtime import watch
+
+    seen = []
+
+    class Sees(watch.Observer):
+        def replayed(self, graph, pairs):
+            seen.extend(pairs)
+
+    out = ints(1)[0]
+    with hcq.capture() as g:
+        kernels["put"](out, vals=(1,))
+    value = dev.timeline_value
+    observer = Sees()
+    watch.observe(observer)
+    try:
+        g.replay()
+    finally:
+        watch.forget(observer)
+    assert seen == [(dev, dev.timeline_signal, value)]
+
+
+def test_threads_capture_side_by_side(dev, kernels):
+    results = []
+
+    def work(number):
+        out = ints(1)[0]
+        with hcq.capture() as g:
+            for _ in range(50):
+                kernels["inner"](out, vals=(number,))
+        g.replay().wait()
+        results.append((out.numpy()[0], 50 * number))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    assert all(got == wanted for got, wanted in results)
+
+
+def test_arguments_of_prepared_launches_are_captured(dev, kernels):
+    out = ints(1)[0]
+    ready = kernels["inner"].prepare(out, vals=(4,))
+    with hcq.capture(inputs={"out": out}) as g:
+        ready()
+        ready(stream=dev.stream())
+    other = ints(1)[0]
+    g.replay(out=other, vals={"n": 5}).wait()
+    assert (other.numpy()[0], out.numpy()[0]) == (10, 0)
+    assert np.asarray(out)[0] == 0
