@@ -24,6 +24,9 @@ def benches(script: Path) -> dict[str, set[str]]:
             isinstance(d, ast.Name) and d.id == "bench" for d in node.decorator_list
         ):
             found[node.name] = {argument.arg for argument in node.args.args}
+        elif isinstance(node, ast.Import):  # of a module beside it
+            for beside in (WORKERS / f"{name.name}.py" for name in node.names):
+                found |= benches(beside) if beside.exists() else {}
     return found
 
 
