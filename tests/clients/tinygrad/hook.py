@@ -60,5 +60,5 @@ def why_not() -> str | None:
     try:
         found = version("tinygrad")
     except PackageNotFoundError:
-        return f"tinygrad {VERSION} is not installed: scripts/ci.d/clients.sh makes an environment that has it"
+        return f"tinygrad {VERSION} is not installed: scripts/ci.d/full/clients.sh makes an environment that has it"
     return None if found == VERSION else f"tinygrad {found} is installed, and this is for {VERSION}"

@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 PROGRAMS = HERE / "programs"
 OLD_LLVMLITE = Path(sys.prefix) / "llvmlite-of-its-time"
-"""An llvmlite that tinygrad's own LLVM device can still call, where scripts/ci.d/clients.sh could install it."""
+"""An llvmlite that tinygrad's own LLVM device can still call, where scripts/ci.d/full/clients.sh could install it."""
 
 
 def environment(alone=False, **more):

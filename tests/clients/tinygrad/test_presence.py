@@ -10,7 +10,7 @@ if reason := why_not():
     pytest.skip(reason, allow_module_level=True)
 
 import tinygrad
-from tinygrad import Device, Tensor
+from tinygrad import Device, Tensor, nn
 
 import hcq
 
@@ -37,3 +37,24 @@ def test_nothing_of_tinygrads_device_layer_is_loaded():
 def test_tinygrads_other_drivers_cannot_be_imported(name):
     with pytest.raises(ModuleNotFoundError, match="devices are hcq's here"):
         __import__(name)
+
+
+def test_a_device_that_hcq_does_not_have_yet_says_so_when_it_is_needed(tmp_path):
+    for name in (f"disk:{tmp_path}/weights", "GPU"):
+        tensor = Tensor.empty(4, device=name)  # naming it costs nothing
+        with pytest.raises(hcq.errors.DeviceUnavailable, match="not built yet"):
+            tensor.contiguous().realize().numpy()
+    with pytest.raises(hcq.errors.DeviceUnavailable):
+        nn.state.safe_save({"x": Tensor([1])}, str(tmp_path / "weights"))
+    assert (Tensor([1]) + 1).item() == 2
+
+
+def test_no_device_is_chosen_that_tinygrad_would_not_choose():
+    assert Device.DEFAULT in ("CLANG", "LLVM")
+    assert {"CLANG", "LLVM", "NPY", "DISK", "PYTHON", "AMD", "NV"} <= set(Device._devices)
+    assert Device.canonicalize("clang:0") == "CLANG"
+
+
+def test_tinygrads_interpreter_is_not_there_and_says_so():
+    with pytest.raises(hcq.errors.DeviceUnavailable, match="runs no kernels"):
+        (Tensor(b"abc", device="PYTHON") + 1).realize()

@@ -62,7 +62,7 @@ _DEVICES = {
     "CLANG": ("tinygrad.runtime.ops_clang", "ClangDevice"),
     "LLVM": ("tinygrad.runtime.ops_llvm", "LLVMDevice"),
     "NPY": ("tinygrad.runtime.ops_npy", "NpyDevice"),
-    "PYTHON": ("tinygrad.runtime.ops_npy", "NpyDevice"),
+    "PYTHON": ("tinygrad.runtime.ops_npy", "PythonDevice"),
 }
 """Where the devices are that tinygrad needs more of than hcq's own have: a renderer, a graph."""
 
