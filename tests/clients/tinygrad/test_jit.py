@@ -10,6 +10,8 @@ from tinygrad.engine.jit import GraphRunner
 from tinygrad.engine.realize import CompiledRunner
 from tinygrad.helpers import Context
 
+from hcq.graph import ListGraph
+
 DEVICES = ["CLANG", "LLVM", "CLANG:1"]
 
 
@@ -43,6 +45,15 @@ def test_clang_replays_through_tinygrads_own_graph_on_the_right_device():
         before = Device[name].timeline_value, Device["LLVM"].timeline_value
         jitted(x)
         assert (Device[name].timeline_value, Device["LLVM"].timeline_value) == (before[0] + 1, before[1])
+
+
+def test_llvm_replays_through_a_graph_of_hcqs_where_tinygrad_has_none():
+    jitted = TinyJit(three_steps)
+    for x in inputs("LLVM", 3):
+        jitted(x)
+    (item,) = jitted.jit_cache
+    assert isinstance(item.prg.graph, ListGraph)
+    assert len(item.prg.graph.graph) == 3
 
 
 def test_a_graph_comes_after_what_is_queued_before_it():

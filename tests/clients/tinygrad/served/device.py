@@ -73,6 +73,13 @@ def renderer(tinygrads: Any) -> Any:
     return tinygrads
 
 
+def listed_graph(jit_cache: list[Any], input_rawbuffers: list[Any], var_vals: dict[Any, int]) -> Any:
+    """The `graph` of our devices. Looked up late: tinygrad's JIT is not there yet when this is imported."""
+    from tinygrad.runtime.graph.listed import ListedGraph
+
+    return ListedGraph(jit_cache, input_rawbuffers, var_vals)
+
+
 class _LiveBytes:
     """`GlobalCounters.mem_used`: what hcq counts anyway, read when it is looked at."""
 

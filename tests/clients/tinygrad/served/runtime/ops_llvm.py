@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinygrad.device import renderer
+from tinygrad.device import listed_graph, renderer
 
 from hcq.drivers.cpu import open_llvm
 from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
@@ -18,4 +18,5 @@ def LLVMDevice(device: str = "LLVM") -> Any:
 
     opened = open_llvm(device)
     opened.renderer = renderer(LLVMRenderer())
+    opened.graph = listed_graph
     return opened
