@@ -1,6 +1,9 @@
-"""A convolutional block, forward and backward, with pooling and batch normalisation. A program of tinygrad."""
+"""A convolutional block, forward and backward, with pooling and batch normalisation. A program of tinygrad.
+
+Arguments are devices to share the images among."""
 
 import json
+import sys
 
 import numpy as np
 from tinygrad import Tensor, nn
@@ -11,6 +14,11 @@ first, norm, second = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Conv2
 for weights in (first.weight, second.weight):
     weights.requires_grad = True
 x = Tensor(values, requires_grad=True)
+devices = tuple(sys.argv[1:])
+if devices:
+    x.shard_(devices, axis=0)
+    for weights in nn.state.get_state_dict([first, norm, second]).values():
+        weights.shard_(devices)
 with Tensor.train():
     out = second(norm(first(x)).relu().max_pool2d((2, 2)))
     loss = (out * out).mean()
@@ -20,7 +28,7 @@ print(
         {
             "out": out.flatten().numpy().tolist(),
             "loss": loss.item(),
-            "gradient": x.grad[0, 0].flatten().numpy().tolist(),
+            "gradient": x.grad.numpy()[0, 0].tolist(),
             "weights": first.weight.grad.flatten().numpy().tolist(),
             "mean": norm.running_mean.numpy().tolist(),
         }

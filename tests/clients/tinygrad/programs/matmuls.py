@@ -1,12 +1,23 @@
-"""A chain of matrix products, captured and replayed with other inputs each time. A program of tinygrad."""
+"""A chain of matrix products, captured and replayed with other inputs each time. A program of tinygrad.
+
+Arguments are devices to share it among: each has columns of one matrix and rows of the next."""
 
 import json
+import sys
 
 import numpy as np
 from tinygrad import Tensor, TinyJit
 
 numbers = np.random.default_rng(9)
-weights = [Tensor((numbers.standard_normal((24, 24)) / 5).astype(np.float32)).realize() for _ in range(6)]
+devices = tuple(sys.argv[1:])
+
+
+def given(array, axis=None):
+    tensor = Tensor(array.astype(np.float32))
+    return (tensor.shard(devices, axis) if devices else tensor).realize()
+
+
+weights = [given(numbers.standard_normal((24, 24)) / 5, axis=1 - k % 2) for k in range(6)]
 
 
 @TinyJit
@@ -18,5 +29,5 @@ def chain(x):
 
 results = []
 for _ in range(6):
-    results.append(chain(Tensor(numbers.standard_normal((24, 24)).astype(np.float32)).realize()).numpy().tolist())
+    results.append(chain(given(numbers.standard_normal((24, 24)))).numpy().tolist())
 print(json.dumps({"results": results}))

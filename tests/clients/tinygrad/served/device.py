@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -45,6 +46,7 @@ __all__ = [
     "Compiler",
     "Device",
     "HCQAllocator",
+    "HCQArgsState",
     "HCQBuffer",
     "HCQCompiled",
     "HCQProgram",
@@ -59,6 +61,7 @@ __all__ = [
 ]
 
 _DEVICES = {
+    "AMD": ("tinygrad.runtime.ops_amd", "AMDDevice"),
     "CLANG": ("tinygrad.runtime.ops_clang", "ClangDevice"),
     "LLVM": ("tinygrad.runtime.ops_llvm", "LLVMDevice"),
     "NPY": ("tinygrad.runtime.ops_npy", "NpyDevice"),
@@ -78,6 +81,29 @@ def listed_graph(jit_cache: list[Any], input_rawbuffers: list[Any], var_vals: di
     from tinygrad.runtime.graph.listed import ListedGraph
 
     return ListedGraph(jit_cache, input_rawbuffers, var_vals)
+
+
+class HCQArgsState(int):
+    """Kernargs of `program`: their address, which a queue's exec takes, with the arguments that stand there."""
+
+    program: HCQProgram
+    bufs: list[Any]
+    vals: list[int]
+
+    def __new__(cls, address: int, program: HCQProgram, bufs: Iterable[Any], vals: Iterable[int] = ()) -> HCQArgsState:
+        self = super().__new__(cls, address)
+        self.program, self.bufs, self.vals = program, list(bufs), list(vals)
+        return self
+
+    def update_buffer(self, index: int, buf: Any) -> None:
+        """Another buffer in that place, for the submits that come. Nothing queued may read the kernargs any more."""
+        self.bufs[index] = buf
+        self.program.fill_kernargs(self.bufs, self.vals, int(self))
+
+    def update_var(self, index: int, val: int) -> None:
+        """The same for a value."""
+        self.vals[index] = val
+        self.program.fill_kernargs(self.bufs, self.vals, int(self))
 
 
 class _LiveBytes:
