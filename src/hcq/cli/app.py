@@ -90,6 +90,26 @@ def demo(
     return show(photo, device or [], all_devices, output, sigma, megapixels, json)
 
 
+@app.command()
+@worded
+def replay(
+    file: Annotated[Path, typer.Argument(help="What g.save wrote.")],
+    device: Annotated[str, typer.Option(help="Run on this device.")],
+    compare: Annotated[
+        str | None, typer.Option(help="Run on this one too, and name the first command whose output differs.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Run the programs of the file, which are foreign code.")] = False,
+    trust_binaries: Annotated[
+        bool, typer.Option("--trust-binaries", help="Load the file's binaries instead of compiling its sources.")
+    ] = False,
+    json: AsJson = False,
+) -> int:
+    """Run a saved graph on any device; compare two devices command by command."""
+    from hcq.cli.replay import replay
+
+    return replay(file, device, compare, yes, trust_binaries, json)
+
+
 @cache.command()
 @worded
 def ls(json: AsJson = False) -> int:

@@ -111,6 +111,45 @@ class Graph:
 
         return draw(self, path, dot)
 
+    def save(self, path: str | Path, contents: bool = False) -> None:
+        """Write all of it to one file, for `hcq replay`: commands, programs (source and binary), sizes of buffers.
+
+        With `contents` also what the buffers hold now, after the work queued. Values, sizes and inputs are as the last
+        replay left them. Raises ValueError, and writes nothing, for programs of which neither source nor library is
+        known, and for waits for signals from outside; OSError.
+        """
+        from hcq.graph.saving import save
+
+        save(self, path, contents)
+
+    def current_vals(self) -> dict[int, list[Any]]:
+        """The values of launches that are no longer as captured, by the launch's index."""
+        vals: dict[int, list[Any]] = {}
+        launches = [node for node in self.nodes if isinstance(node, Launch) and node.vals]
+        for change in self._changes.values():
+            if change[0] == "value":
+                vals.setdefault(change[1], list(change[3].vals))[change[2]] = change[4]
+            elif change[0] == "values":
+                for node in launches:
+                    for position, key in enumerate(value_keys(node)):
+                        if key in change[3]:
+                            vals.setdefault(node.index, list(node.vals))[position] = change[4]
+        return vals
+
+    def current_sizes(self, launch: Launch) -> tuple[Any, Any]:
+        """(groups, items) of a launch as they are now."""
+        return self._sizes_of(launch)
+
+    def where_now(self, span: tuple[int, int]) -> tuple[Any, tuple[int, int]] | None:
+        """For bytes of an input as captured: what buffer that is now, and where in memory; None for any others."""
+        found = self._inputs.find(span)
+        if found is None:
+            return None
+        buf = self._inputs.slots[found[0]].buf
+        start, end = span_of(buf)
+        at = start + found[1]
+        return buf, (at, min(at + span[1] - span[0], end))
+
     def _make(self, serial: bool) -> Parts:
         made = parts.Parts(self.nodes, self._before, self._uses, self._inputs, serial)
         for change in self._changes.values():

@@ -99,7 +99,10 @@ class Compiled:
         runtime = self.runtime
         if runtime is None:
             raise InvalidProgram(f"{self.dname} runs no programs: it only holds data to copy from or to")
-        return runtime(name, self.compiler.compile_cached(src))
+        program = runtime(name, self.compiler.compile_cached(src))
+        if not hasattr(program, "source") and hasattr(program, "__dict__"):
+            program.source = src  # for graphs that are saved
+        return program
 
     @property
     def info(self) -> Mapping[str, object]:

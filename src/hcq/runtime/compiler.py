@@ -15,6 +15,9 @@ from hcq.errors import CompileError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_REMEMBERED = 512
+_sources: dict[bytes, str | bytes] = {}  # by library, the oldest first
+
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 
 
@@ -25,6 +28,11 @@ def callers_level() -> int:
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
     return level
+
+
+def source_of(library: bytes) -> str | bytes | None:
+    """The source that this process had compiled, or looked up, to that library; None where it was too long ago."""
+    return _sources.get(library)
 
 
 class Compiler:
@@ -58,7 +66,7 @@ class Compiler:
         """
         if self.cachekey is None:
             self._refuse_to_compile(src)
-            return self._compile(src)
+            return _remember(src, self._compile(src))
         if not isinstance(src, (str, bytes)):
             raise TypeError(f"a source is str or bytes, not {type(src).__name__}")
         from hcq.runtime.cache.compile_cache import current
@@ -69,7 +77,7 @@ class Compiler:
             self._refuse_to_compile(src)
             library = self._compile(src)
             cache.put(lookup, library)
-        return library
+        return _remember(src, library)
 
     def _compile(self, src: str | bytes) -> bytes:
         try:
@@ -88,3 +96,11 @@ class Compiler:
                 "ASSERT_COMPILE=1, and this source is not in the cache: hcq.cache.explain(src, compiler) says why",
                 source=src,
             )
+
+
+def _remember(src: str | bytes, library: bytes) -> bytes:
+    if library not in _sources:
+        _sources[library] = src
+        while len(_sources) > _REMEMBERED:
+            _sources.pop(next(iter(_sources)), None)  # another thread may have taken it
+    return library

@@ -14,9 +14,11 @@ class CPUProgram(_native.Program, HCQProgram):
     `prg(*bufs, global_size=(1, 1, 1), local_size=(1, 1, 1), vals=(), wait=False, stream=None)` queues a launch.
     """
 
-    __slots__ = ()
+    library: object
+    """What it was loaded from."""
 
     def __init__(self, device: object, name: str, lib: object) -> None:
         """The native type has done everything, save to refuse None, by which it means a program that runs nothing."""
         if lib is None:
             raise InvalidProgram(f"{name!r} needs a library: what this device's compiler returned, not None")
+        self.library = lib
