@@ -3,13 +3,12 @@ process and in every Python that it starts.
 
 `served/` mirrors tinygrad's tree. What stands there takes the place of tinygrad's module of that name, which is never
 read; of tinygrad's other drivers and their helpers nothing can be imported. All else of tinygrad is its own. What does
-not live here: what is served (served/), and running programs (__main__). Imports nothing but the standard library, so
-that a worker which never imports tinygrad pays next to nothing.
+not live here: what is served (served/), and running programs (__main__). Imports only what Python has at its start:
+children that never import tinygrad wait for this too.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 
@@ -31,7 +30,9 @@ class ServedFinder:
             return None
         file = os.path.join(SERVED, *rest.split(".")) + ".py"
         if os.path.isfile(file):
-            return importlib.util.spec_from_file_location(name, file)
+            from importlib.util import spec_from_file_location
+
+            return spec_from_file_location(name, file)
         if rest == "device" or rest.startswith(("runtime.ops_", "runtime.support.", "runtime.autogen.")):
             raise ModuleNotFoundError(f"{name} is tinygrad's own driver, and devices are hcq's here", name=name)
         return None

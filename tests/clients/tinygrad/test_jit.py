@@ -56,6 +56,22 @@ def test_llvm_replays_through_a_graph_of_hcqs_where_tinygrad_has_none():
     assert len(item.prg.graph.graph) == 3
 
 
+def test_a_graph_of_more_inputs_than_a_function_takes(device):
+    @TinyJit
+    def sums(*xs):
+        outs = [(a + b).contiguous() for a, b in zip(xs[::2], xs[1::2], strict=True)]
+        Tensor.realize(*outs)
+        return outs
+
+    xs = [Tensor([n, n], device=device).realize() for n in range(520)]
+    outs = None
+    for _ in range(4):
+        del outs  # else tinygrad finds that all of it was computed before
+        outs = sums(*xs)
+    assert [out.tolist() for out in outs] == [[n + n + 1] * 2 for n in range(0, 520, 2)]
+    assert len(sums.jit_cache) < 10
+
+
 def test_a_graph_comes_after_what_is_queued_before_it():
     """On the second device the graph must not overtake the copy that brings its input."""
     jitted = TinyJit(three_steps)

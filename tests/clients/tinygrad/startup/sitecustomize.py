@@ -1,26 +1,27 @@
 """Found on PYTHONPATH by every Python that a client program starts: puts the hook in before anything can import
-tinygrad, then runs the `sitecustomize` that this one stands before, if there is one."""
+tinygrad, then lets the `sitecustomize` run that this one stands before, if there is one.
 
-import importlib.machinery
-import importlib.util
+Imports nothing else that Python hasn't imported by then: other programs wait for this too.
+"""
+
 import os
 import sys
 
 _here = os.path.dirname(os.path.abspath(__file__))
+_path, _this = sys.path, sys.modules.pop(__name__)
 
+sys.path = [os.path.dirname(_here), *_path]
+import hook  # noqa: E402
 
-def _run(spec: object) -> object:
-    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
-    spec.loader.exec_module(module)  # type: ignore[attr-defined]
-    return module
+hook.install()
+del sys.modules["hook"]  # a name that programs may have for something of their own
 
-
-_run(
-    importlib.util.spec_from_file_location("hcq_tinygrad_hook", os.path.join(os.path.dirname(_here), "hook.py"))
-).install()
-
-_hidden = importlib.machinery.PathFinder.find_spec(
-    "sitecustomize", [path for path in sys.path if os.path.abspath(path) != _here]
-)
-if _hidden is not None:
-    _run(_hidden)
+sys.path = [path for path in _path if os.path.abspath(path) != _here]
+try:
+    __import__(__name__)  # the next one
+except ImportError as _error:
+    if _error.name != __name__:
+        raise
+finally:
+    sys.path = _path
+    sys.modules.setdefault(__name__, _this)

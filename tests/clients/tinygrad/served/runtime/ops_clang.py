@@ -13,7 +13,7 @@ import types
 from time import perf_counter
 from typing import Any
 
-from tinygrad.device import Device, renderer
+from tinygrad.device import Device, listed_graph, renderer
 
 from hcq.drivers.cpu import compiler_c, open_clang, toolchain
 from hcq.errors import CompileError, InvalidProgram
@@ -73,13 +73,11 @@ class _GraphCompiler:
 
 
 def _graph(device: Any, jit_cache: list[Any], input_rawbuffers: list[Any], var_vals: dict[Any, int]) -> Any:
-    """tinygrad's ClangGraph, running on `device`. GraphException where it can't be one: then kernels run one by one."""
-    from tinygrad.engine.jit import GraphException
-
+    """tinygrad's ClangGraph, running on `device`; one of hcq's where its function would have too many arguments."""
     try:
         return _graph_class()(device, jit_cache, input_rawbuffers, var_vals)
-    except (CompileError, InvalidProgram) as error:
-        raise GraphException(str(error)) from error
+    except (CompileError, InvalidProgram):
+        return listed_graph(jit_cache, input_rawbuffers, var_vals)
 
 
 @functools.cache
