@@ -8,6 +8,7 @@
 #include "memory/memory.hpp"
 #include "python/common.hpp"
 #include "python/functions.hpp"
+#include "python/record_functions.hpp"
 
 namespace nb = nanobind;
 
@@ -23,5 +24,6 @@ NB_MODULE(_native, m) {
       hcq::init_graph(module) < 0 || hcq::init_replay(module) < 0 || hcq::init_memory(module) < 0)
     throw nb::python_error();
   hcq::init_native_functions(m);
+  hcq::init_record_functions(m);
   hcq::bind_cpu(m);
 }

@@ -5,6 +5,7 @@
 #include "core/base.hpp"
 #include "core/device.hpp"
 #include "core/queue_list.hpp"
+#include "core/record.hpp"
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "core/signal.hpp"
@@ -19,6 +20,7 @@ void prepare_for_fork() {
   at_fork_in_child(signals_after_fork);
   at_fork_in_child(retire_after_fork);
   at_fork_in_child(faults_after_fork);
+  at_fork_in_child(records_after_fork);
   at_fork_in_child(scheduler_after_fork);
   install_fork_handler();
 }

@@ -22,6 +22,7 @@ enum PacketFlags : uint32_t {
   kCompletes = 4,     // set `signal` to `value` afterwards
   kExternalArgs = 8,  // exec: the kernargs are at `arguments`, not inline
   kTimed = 16,        // write start and end to `timing`
+  kLabelled = 32,     // copy that sets no signal: `value` is its label in traces
   kRelative = 64,     // signal, wait: the value counts from the base of the indirect packet around it
 };
 

@@ -56,8 +56,10 @@ void advance(Queue* q, const PacketHeader* h) {
       auto* p = reinterpret_cast<const IndirectPacket*>(h);
       if (uint64_t error = failure(q))
         drop_signal(q, p->signal, p->value, error, true);
-      else
+      else {
+        if (__builtin_expect(recording() != 0, 0)) record_order(q, RecordKind::signal, p->signal, p->value);
         signal_set(*p->signal->memory, p->value);
+      }
     }
   }
   if (h->flags & kEndOfSubmit) q->dropping = 0;
@@ -153,6 +155,16 @@ void complete(Queue* q, uint8_t* packet, uint64_t start, uint64_t end) {
     timing->end = end;
     timing->release();
   }
+  if (start && __builtin_expect(recording() != 0, 0)) {
+    const RecordChunk* chunk = q->record_slot.chunk;
+    record_command(q, packet, start, end);
+    // The next command starts now, unless memory was made or somebody has to be woken: one look at the clock for both.
+    if (chunk == q->record_slot.chunk && !blocked_entries() &&
+        !(h->flags & kCompletes && signal->memory->sleepers.load(std::memory_order_relaxed)))
+      q->record_clock = end;
+    q->record_signal = h->flags & kCompletes ? signal : nullptr;
+    q->record_value = value;
+  }
   if (h->flags & kCompletes) signal_set(*signal->memory, value);
   advance(q, h);
 }
@@ -161,6 +173,7 @@ enum class Did : uint8_t { next, blocked, pending, refused, again };
 
 // Blocks the queue on (signal, value) unless that is reached by now.
 Did wait_for(Queue* q, Signal* s, uint64_t value, bool own) {
+  q->record_clock = 0;
   block(q, s, value);
   // The entry is in the list now: either the setter sees it, or we see the value.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -188,6 +201,15 @@ Did spread(Queue* q, Job* job, unsigned threads) {
   return Did::next;
 }
 
+// When a command starts: just now, which the record of the one before may know already.
+uint64_t start_time(Queue* q, const PacketHeader& h, const Signal* signal, uint64_t value) {
+  uint64_t known = q->record_clock;
+  q->record_clock = 0;
+  // Who waits for another queue's signal starts after it was set, which may be this very moment.
+  bool own = !(h.flags & kWaitPrevious) || (q->record_signal == signal && q->record_value + 1 == value);
+  return known && own ? known : now_ns();
+}
+
 Did run_exec(Queue* q, uint8_t* packet, bool helper) {
   auto* p = reinterpret_cast<ExecPacket*>(packet);
   uint32_t flags = p->header.flags;
@@ -201,6 +223,7 @@ Did run_exec(Queue* q, uint8_t* packet, bool helper) {
   if (helper && program->kind != EntryKind::nothing && (estimate == 0 || estimate > kShort)) return Did::refused;
   if (q->device->injections.load(std::memory_order_relaxed)) {
     if (helper) return Did::refused;  // a stall must not hold a thread that has a deadline
+    q->record_clock = 0;
     if (uint64_t error = injected(q->device, InjectWhat::exec, program->name.c_str())) {
       device_lose(q->device, error);
       return Did::again;
@@ -231,8 +254,8 @@ Did run_exec(Queue* q, uint8_t* packet, bool helper) {
     return Did::next;
   }
   // The clock costs as much as a small kernel: look at it always for kernels of some length, else now and then.
-  bool timed = flags & kTimed || estimate == 0 || estimate > 2000 || (++q->execs & 15) == 0;
-  uint64_t start = timed ? now_ns() : 0, end = 0;
+  bool timed = flags & kTimed || estimate == 0 || estimate > 2000 || (++q->execs & 15) == 0 || recording();
+  uint64_t start = timed ? start_time(q, p->header, p->signal, p->value) : 0, end = 0;
   q->exec_program.store(program, std::memory_order_relaxed);
   set_running_device(q->device->name.c_str());
   if (total) run_groups(*program, arguments, p->groups, p->items, 0, total);
@@ -273,8 +296,8 @@ Did run_copy_packet(Queue* q, uint8_t* packet, bool helper) {
     complete(q, packet, q->job_start, now_ns());
     return Did::next;
   }
-  bool timed = p->header.flags & kTimed;
-  uint64_t start = timed ? now_ns() : 0;
+  bool timed = p->header.flags & kTimed || recording();
+  uint64_t start = timed ? start_time(q, p->header, p->signal, p->value) : 0;
   if (overlap)
     std::memmove(reinterpret_cast<void*>(p->destination), reinterpret_cast<void*>(p->source), p->bytes);
   else {
@@ -300,7 +323,9 @@ Did run_packet(Queue* q, bool helper) {
       return run_copy_packet(q, packet, helper);
     case PacketType::signal: {
       auto* p = reinterpret_cast<SignalPacket*>(packet);
-      signal_set(*p->signal->memory, value_of(q, p));
+      uint64_t value = value_of(q, p);
+      if (__builtin_expect(recording() != 0, 0)) record_order(q, RecordKind::signal, p->signal, value);
+      signal_set(*p->signal->memory, value);
       break;
     }
     case PacketType::wait: {
@@ -316,6 +341,7 @@ Did run_packet(Queue* q, bool helper) {
         q->dropping = error;
         q->device->reported.store(error, std::memory_order_release);  // told by the next synchronize
       }
+      if (__builtin_expect(recording() != 0, 0)) record_order(q, RecordKind::wait, p->signal, value);
       break;
     }
     case PacketType::timestamp: {
@@ -330,6 +356,8 @@ Did run_packet(Queue* q, bool helper) {
       auto* p = reinterpret_cast<IndirectPacket*>(packet);
       if (h->flags & kWaitPrevious && p->signal->memory->value.load(std::memory_order_acquire) < p->value - 1)
         return wait_for(q, p->signal, p->value - 1, true);
+      if (__builtin_expect(recording() != 0, 0) && h->flags & kWaitPrevious)
+        record_order(q, RecordKind::wait, p->signal, p->value - 1);
       start_indirect(q, p);
       return Did::again;
     }
@@ -375,6 +403,7 @@ void wake_watchers(Queue* q) { signal_wake(q->done); }
 
 StepResult step(Queue* q, bool helper, uint64_t deadline) {
   if (!q->step_lock.try_lock()) return StepResult::busy;
+  q->record_clock = 0;
   StepResult result;
   bool first = true;
   for (;;) {
@@ -387,7 +416,8 @@ StepResult step(Queue* q, bool helper, uint64_t deadline) {
       break;
     }
     if (q->blocked.load(std::memory_order_acquire)) unblock(q);  // the entry is made anew if it still has to wait
-    if (q->nested && !failure(q) && !q->device->injections.load(std::memory_order_relaxed)) run_chain(q);
+    if (q->nested && !failure(q) && !q->device->injections.load(std::memory_order_relaxed) && !recording())
+      run_chain(q);
     Did did = run_packet(q, helper);
     if (did == Did::next || did == Did::again) {
       first = false;

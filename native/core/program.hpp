@@ -84,6 +84,8 @@ struct Program {
   }
   // Duration of the last run, summed over threads, in ns; 0 before the first. Relaxed: a hint for who should run it.
   std::atomic<uint64_t> last_ns{0};
+  // The session of records (record.hpp) that has its name. Relaxed: noted twice, at worst.
+  std::atomic<uint64_t> recorded{0};
   void* code = nullptr;  // the loader's
 };
 

@@ -110,6 +110,9 @@ void queue_release(Queue* q) {
     q->free_segments = next;
   }
   std::free(q->read_segment);
+  record_slot_drop(q->record_slot);
+  q->record_slot = RecordSlot{};
+  q->record_clock = 0;
   q->read_segment = q->write_segment = nullptr;
   g_pool->lock.lock();
   g_pool->recycled.push_back(q);

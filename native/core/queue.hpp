@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/packet.hpp"
+#include "core/record.hpp"
 #include "core/signal.hpp"
 
 namespace hcq {
@@ -62,6 +63,10 @@ struct Queue {
   std::atomic<uint64_t> hung{UINT64_MAX};  // `completed` when the command that runs had lost the device by its length
   std::atomic<uint32_t> helped{0};         // steps taken by waiting threads
   uint32_t helped_before = 0;              // the same, when a pool thread last took the queue
+  RecordSlot record_slot;                  // where its records go while somebody profiles
+  // The time, where the command before has just ended, else 0; and what that command set, which the next may wait for.
+  uint64_t record_clock = 0, record_value = 0;
+  const Signal* record_signal = nullptr;
 
   // Units completed, as the value of a signal, so that one wait serves for both. Woken when the queue becomes empty,
   // blocked or pending, not at every packet.

@@ -442,10 +442,12 @@ int buffer_allocate(BufferObject* self, PyObject* opaque) {
   self->buf = buf;
   self->allocator = allocator;
   self->owned = !opaque;
-  if (self->owned)
+  if (self->owned) {
     record_live(self->record, self->nbytes);
-  else
+    trace_memory(self->record);
+  } else {
     pin(buf);
+  }
   link(&g_live_roots, self);
   return 0;
 }
@@ -466,6 +468,7 @@ void buffer_release(BufferObject* self) {
   if (self->generation != g_generation && !self->survives_fork) return;  // inherited: left to the parent
   if (self->owned) {
     record_dead(self->record, self->nbytes);
+    trace_memory(self->record);
     release_memory(allocator, buf, self->nbytes, self->options ? self->options : Py_None);
     Py_DECREF(buf);
   } else {

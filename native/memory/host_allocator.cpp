@@ -1,6 +1,7 @@
 // HostAllocator: an LRUAllocator over the pool of host memory, whose handles are HCQBuffers at host addresses.
 #include <cstring>
 
+#include "core/record.hpp"
 #include "memory/copy_engine.hpp"
 #include "memory/lru.hpp"
 #include "memory/pool.hpp"
@@ -125,7 +126,16 @@ PyObject* copyout(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   Py_RETURN_NONE;
 }
 
-int copy(PyObject* self, void* dest, const void* src, uint64_t size) {
+// A copy that this thread made, for whoever profiles.
+void record_copy(PyObject* device, uint64_t session, bool in, uint64_t size, uint64_t start) {
+  PyObject* name = device ? PyObject_GetAttrString(device, "dname") : nullptr;
+  const char* text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
+  if (text) record_host_copy(session, text, in, size, start);
+  PyErr_Clear();
+  Py_XDECREF(name);
+}
+
+int copy(PyObject* self, void* dest, const void* src, uint64_t size, bool in) {
   PyObject* device = as_lru(self)->device;
   if (device) {
     Py_INCREF(device);
@@ -133,6 +143,7 @@ int copy(PyObject* self, void* dest, const void* src, uint64_t size) {
     Py_DECREF(device);
     if (rc) return rc;
   }
+  uint64_t session = recording(), start = session ? now_ns() : 0;
   if (size <= kHoldGil) {
     memmove(dest, src, size);
   } else {
@@ -140,6 +151,7 @@ int copy(PyObject* self, void* dest, const void* src, uint64_t size) {
     copy_bytes(dest, src, size);
     Py_END_ALLOW_THREADS;
   }
+  if (__builtin_expect(session != 0, 0)) record_copy(as_lru(self)->device, session, in, size, start);
   return 0;
 }
 
@@ -217,11 +229,11 @@ PyObject* host_wrap(PyObject* opaque, uint64_t nbytes) {
 }
 
 int host_copyin(PyObject* self, HCQBufferObject* dest, const void* src, uint64_t size) {
-  return copy(self, reinterpret_cast<void*>(dest->va_addr), src, size);
+  return copy(self, reinterpret_cast<void*>(dest->va_addr), src, size, true);
 }
 
 int host_copyout(PyObject* self, void* dest, HCQBufferObject* src, uint64_t size) {
-  return copy(self, dest, reinterpret_cast<const void*>(src->va_addr), size);
+  return copy(self, dest, reinterpret_cast<const void*>(src->va_addr), size, false);
 }
 
 void host_trim() {

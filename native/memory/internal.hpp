@@ -2,6 +2,7 @@
 #pragma once
 #include <Python.h>
 
+#include "core/record.hpp"
 #include "memory/memory.hpp"
 
 namespace hcq {
@@ -11,6 +12,7 @@ struct DeviceRecord {
   PyObject* name;  // canonical; null for the record that DISK and NPY share, which is not shown
   uint64_t live_bytes = 0, live_count = 0, peak_bytes = 0;
   bool survives_fork = false;
+  DeviceTrack recorded;
 };
 // The record of a canonical name; nullptr with an exception set.
 DeviceRecord* record_of(PyObject* name);
@@ -22,6 +24,16 @@ inline void record_live(DeviceRecord* record, uint64_t bytes) {
 inline void record_dead(DeviceRecord* record, uint64_t bytes) {
   record->live_bytes -= bytes;
   --record->live_count;
+}
+
+// The counter of a device in the trace of whoever profiles. With the GIL, as the counters.
+inline void trace_memory(DeviceRecord* record) {
+  uint64_t session = recording();
+  if (__builtin_expect(session == 0, 1) || !record->name) return;
+  if (const char* name = PyUnicode_AsUTF8(record->name))
+    record_memory(session, record->recorded, name, record->live_bytes, record->live_count);
+  else
+    PyErr_Clear();
 }
 
 // The exception that is set in this thread, taken away and normalised: new reference, null where there is none.

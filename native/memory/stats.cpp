@@ -31,6 +31,18 @@ PyObject* live_buffers(PyObject*, PyObject*) {
   return list;
 }
 
+PyObject* live_ranges(PyObject*, PyObject*) {
+  PyObject* list = PyList_New(0);
+  for (BufferObject* b = g_live_roots; list && b; b = b->next) {
+    if (b->generation != g_generation || !b->buf || !hcq_buffer_check(b->buf)) continue;
+    auto* handle = reinterpret_cast<HCQBufferObject*>(b->buf);
+    PyObject* row = Py_BuildValue("(KKO)", handle->va_addr, handle->va_addr + handle->size, b->device);
+    if (!row || PyList_Append(list, row)) Py_CLEAR(list);
+    Py_XDECREF(row);
+  }
+  return list;
+}
+
 PyObject* host_pool_stats(PyObject*, PyObject*) {
   PoolStats s = pool_stats();
   return Py_BuildValue("{sKsKsKsK}", "mapped", s.mapped, "populated", s.populated, "used", s.used, "mappings",
@@ -43,6 +55,8 @@ PyMethodDef functions[] = {
      "it."},
     {"live_buffers", live_buffers, METH_NOARGS,
      "live_buffers()\n--\n\n(device, bytes, size, dtype) of all live root buffers that own their memory."},
+    {"live_ranges", live_ranges, METH_NOARGS,
+     "live_ranges()\n--\n\n(first address, end, device) of all live root buffers in memory with addresses."},
     {"host_pool_stats", host_pool_stats, METH_NOARGS,
      "host_pool_stats()\n--\n\nBytes and mappings of the pool of host memory."},
     {nullptr},

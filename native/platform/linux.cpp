@@ -98,6 +98,7 @@ bool start_thread(void (*fn)()) {
 }
 
 void set_thread_name(const char* name) { pthread_setname_np(pthread_self(), name); }
+uint64_t thread_number() { return static_cast<uint64_t>(syscall(SYS_gettid)); }
 void set_precise_timers() { prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); }
 void yield_thread() { sched_yield(); }
 

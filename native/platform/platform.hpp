@@ -24,6 +24,7 @@ unsigned usable_cpus();  // affinity mask and cgroup quota, at least 1
 // Starts a detached thread that takes no signals but those its own faults raise: the others are for Python's threads.
 bool start_thread(void (*fn)());
 void set_thread_name(const char* name);
+uint64_t thread_number();  // the system's for this thread: threading.get_native_id()
 
 // Address space of `bytes`, readable and writable, with no pages yet; nullptr when there is none. Huge pages where the
 // system has them.

@@ -5,6 +5,7 @@
 #include <new>
 #include <vector>
 
+#include "core/record.hpp"
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "python/arguments.hpp"
@@ -237,7 +238,6 @@ PyObject* add_copy(PyObject* self, PyObject* args, PyObject* kwargs) {
   return self_ref(self);
 }
 
-// --- updates -------------------------------------------------------------------------------------------------------
 const char* type_name(PacketType t) {
   switch (t) {
     case PacketType::exec:
@@ -255,6 +255,21 @@ const char* type_name(PacketType t) {
   }
 }
 
+// For copies between devices, while somebody profiles: what the last command, a copy, is called in traces.
+PyObject* label(PyObject* self, PyObject* text) {
+  Commands* c = usable(self);
+  const char* words = c ? PyUnicode_AsUTF8(text) : nullptr;
+  if (!words) return nullptr;
+  if (c->bound || c->offsets.empty()) return PyErr_Format(PyExc_RuntimeError, "_label follows the copy it is for");
+  auto* packet = reinterpret_cast<CopyPacket*>(c->packets.data() + static_cast<size_t>(c->offsets.back()) * kUnit);
+  if (packet->header.type != PacketType::copy)
+    return PyErr_Format(PyExc_RuntimeError, "the last command is a %s, not a copy", type_name(packet->header.type));
+  packet->header.flags |= kLabelled;
+  packet->value = record_label(words);
+  return self_ref(self);
+}
+
+// --- updates -------------------------------------------------------------------------------------------------------
 // Room for one more patch of a bound queue, before anything is changed.
 bool patch_room(Commands* c) {
   if (!c->bound) return true;
@@ -428,6 +443,7 @@ PyObject* submit(PyObject* self, PyObject* device) {
       return raise_fault(error);
     }
   }
+  uint64_t session = recording(), began = session ? now_ns() : 0;
   Queue* q = device_queue(d, kind_of(self));
   if (c->bound) {
     // Taken out: while we wait for room, other threads and signal handlers may patch for the submit after this one.
@@ -484,8 +500,19 @@ PyObject* submit(PyObject* self, PyObject* device) {
     if (s && s->setter.load(std::memory_order_relaxed) != q) s->setter.store(q, std::memory_order_relaxed);
   queue_publish(q);
   ++c->submits;
+  uint64_t last = q->records;
   q->produce.unlock();
   doorbell(q);
+  if (__builtin_expect(session != 0, 0)) {
+    Record r{};
+    r.kind = RecordKind::submit;
+    r.start = began;
+    r.end = now_ns();
+    r.submit = c->bound ? last : last - c->offsets.size() + 1;
+    r.what = q->id;
+    r.extra = c->offsets.size();
+    record_host(session, r);
+  }
   run_retired();
   if (watching() && tell("submitted", "(OO)", device, self) == Told::failed) return nullptr;
   return self_ref(self);
@@ -545,6 +572,7 @@ PyMethodDef methods[] = {
      "follow."},
     {"update_copy", FAST(update_copy), METH_VARARGS | METH_KEYWORDS,
      "update_copy(cmd_idx, dest=None, src=None)\n--\n\nChange a copy's addresses for the submits that follow."},
+    {"_label", label, METH_O, "_label(text)\n--\n\nWhat the last command, a copy, is called in traces."},
     {"bind", bind, METH_O,
      "bind(dev)\n--\n\nMove the commands into memory that the device reads itself; a submit then copies nothing."},
     {"submit", submit, METH_O,

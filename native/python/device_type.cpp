@@ -1,4 +1,5 @@
 // _native.CommandDevice: a device of native command queues as Python sees it. Streams have a file of their own.
+#include "core/record.hpp"
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "python/common.hpp"
@@ -154,6 +155,7 @@ PyObject* synchronize_now(PyObject* self) {
               d->timeline.signal->memory->value.load(std::memory_order_acquire) + 1 >=
                   d->timeline.next.load(std::memory_order_acquire);
   if (!idle && !d->fault.load(std::memory_order_acquire)) {
+    HostSpan span(RecordKind::host_wait, d->timeline.signal->id, d->timeline.next.load(std::memory_order_relaxed) - 1);
     // First without looking up the time-out: the wait is mostly over within microseconds.
     Py_INCREF(self);
     Waited waited = Waited::reached;
@@ -359,6 +361,7 @@ PyObject* enqueue_copy(PyObject* self, PyObject* const* args, Py_ssize_t count) 
     if (told == Told::failed) return nullptr;
     if (told == Told::taken) return PyLong_FromLong(0);
   }
+  uint64_t session = recording(), began = session ? now_ns() : 0;
   Queue* q;
   Timeline* t;
   if (count == 4 && args[3] != Py_None) {
@@ -382,9 +385,20 @@ PyObject* enqueue_copy(PyObject* self, PyObject* const* args, Py_ssize_t count) 
   p->timing = nullptr;
   t->signal->setter.store(q, std::memory_order_relaxed);
   queue_publish(q);
+  uint64_t record = q->records;
   q->produce.unlock();
   t->lock.unlock();
   doorbell(q);
+  if (__builtin_expect(session != 0, 0)) {
+    Record r{};
+    r.kind = RecordKind::submit;
+    r.start = began;
+    r.end = now_ns();
+    r.submit = record;
+    r.what = q->id;
+    r.extra = 1;
+    record_host(session, r);
+  }
   run_retired();
   if (watching()) {
     PyObject* signal = t == &d->timeline ? Py_NewRef(cast(self)->timeline_signal) : signal_object(t->signal);

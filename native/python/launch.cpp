@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "core/record.hpp"
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "memory/memory.hpp"
@@ -33,6 +34,7 @@ bool choose_lane(DeviceObject* device, PyObject* stream, Queue** queue, Timeline
 
 // Ends a launch that waits: returns seconds on the device, or nullptr with the failure set.
 PyObject* finish_wait(Device* d, Queue* q, uint64_t position, Timing* timing, bool seconds) {
+  HostSpan span(RecordKind::host_wait);
   step(q, true, now_ns() + 20000);
   bool finished = q->done.value.load(std::memory_order_acquire) >= position;
   if (!finished) {
@@ -120,8 +122,10 @@ PyObject* launch_given(PyObject* const* args, Py_ssize_t count, const Keywords& 
   return PyTuple_Pack(4, bufs.get(), vals.get(), groups.get(), items.get());
 }
 
-// Writes the packet. `wait`: also until it has finished, returning seconds; `hold`: the same without a result.
-PyObject* enqueue(const Launch& launch, PyObject* stream, bool wait, bool hold) {
+namespace {
+// `session`: that records, or 0. Two of these, so that a launch which nobody records asks for that once.
+template <bool recorded>
+PyObject* write_packet(const Launch& launch, PyObject* stream, bool wait, bool hold, uint64_t session) {
   Device* d = launch.device->device;
   Queue* q;
   Timeline* t;
@@ -135,6 +139,7 @@ PyObject* enqueue(const Launch& launch, PyObject* stream, bool wait, bool hold) 
   }
   Timing* timing = wait ? new (std::nothrow) Timing : nullptr;
   if (wait && !timing) return PyErr_NoMemory();
+  if (recorded) record_launch(session, q);
   uint32_t units = 1 + (timing ? 1 : 0) + (launch.arguments_size + kUnit - 1) / kUnit;
   if (!reserve(q, units, units, t)) {
     delete timing;
@@ -154,9 +159,10 @@ PyObject* enqueue(const Launch& launch, PyObject* stream, bool wait, bool hold) 
   std::memcpy(inline_arguments(p), launch.arguments, launch.arguments_size);
   if (t->signal->setter.load(std::memory_order_relaxed) != q) t->signal->setter.store(q, std::memory_order_relaxed);
   queue_publish(q);
-  uint64_t position = q->write_position;
+  uint64_t position = q->write_position, record = q->records;
   q->produce.unlock();
   t->lock.unlock();
+  if (recorded) record_launched(session, record);
   if (__builtin_expect(launch.watched != nullptr, 0)) {
     doorbell(q);
     if (!tell_launched(launch, t, value)) {
@@ -174,6 +180,13 @@ PyObject* enqueue(const Launch& launch, PyObject* stream, bool wait, bool hold) 
   doorbell(q);
   run_retired();
   Py_RETURN_NONE;
+}
+}  // namespace
+
+PyObject* enqueue(const Launch& launch, PyObject* stream, bool wait, bool hold) {
+  uint64_t session = recording();
+  return __builtin_expect(session != 0, 0) ? write_packet<true>(launch, stream, wait, hold, session)
+                                           : write_packet<false>(launch, stream, wait, hold, 0);
 }
 
 PyObject* enqueue_watched(PyObject* program, PyObject* given, Launch launch, PyObject* stream, bool wait, bool hold,

@@ -212,6 +212,7 @@ PyObject* wait(PyObject* object, PyObject* const* args, Py_ssize_t count, PyObje
     ms = t > 1e15 ? UINT64_MAX : static_cast<uint64_t>(t);
   }
   Py_INCREF(object);
+  HostSpan span(RecordKind::host_wait);
   Ref kept(object);  // another thread may drop the last reference while we sleep
   Py_ssize_t n = Py_SIZE(object);
   // Lanes beside a device's own queue first: that waits for them.
@@ -290,6 +291,7 @@ PyObject* graph_replay(PyObject* self, PyObject*) {
   if (!g) return nullptr;
   if (!g->sealed) return PyErr_Format(PyExc_RuntimeError, "these commands are not sealed");
   if (!devices_ready(g)) return nullptr;
+  uint64_t session = recording(), began = session ? now_ns() : 0;
   std::vector<Part> parts;
   Ref replay;
   bool able = true;
@@ -319,8 +321,21 @@ PyObject* graph_replay(PyObject* self, PyObject*) {
   r->generation = g_generation;
   r->graph = Py_NewRef(self);
   write_parts(g, parts, r->passed);
+  const Queue* first = parts.empty() ? nullptr : parts[0].lane->queue;
+  uint64_t record = first ? first->records : 0;
   unlock_all(g);
   for (size_t i = parts.size(); i-- > 0;) doorbell(parts[i].lane->queue);
+  if (__builtin_expect(session != 0, 0) && first) {
+    Record s{};
+    s.kind = RecordKind::submit;
+    s.flags = kRecordLabelled;
+    s.start = began;
+    s.end = now_ns();
+    s.submit = record;
+    s.what = first->id;
+    s.extra = record_label("replay of a graph");
+    record_host(session, s);
+  }
   run_retired();
   if (watching() && !tell_replayed(self, parts, r)) return nullptr;
   return replay.release();

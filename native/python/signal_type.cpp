@@ -1,6 +1,7 @@
 // _native.Signal: the synchronous half of hcq.HCQSignal (hcq.queues.signal adds awaiting).
 #include <cstring>
 
+#include "core/record.hpp"
 #include "core/retire.hpp"
 #include "memory/memory.hpp"
 #include "python/common.hpp"
@@ -179,6 +180,7 @@ PyObject* wait(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject
   if (!parse_u64(value, &wanted, "the value to wait for")) return nullptr;
   if (watching() && tell("wait", "(OK)", self, static_cast<unsigned long long>(wanted)) == Told::failed) return nullptr;
   if (signal_reached(*s->memory, wanted) == Reached::yes) return wait_ended(self, wanted);
+  HostSpan span(RecordKind::host_wait, s->id, wanted);
   if (timeout && timeout != Py_None) {
     double t = PyFloat_AsDouble(timeout);
     if (t == -1.0 && PyErr_Occurred()) return nullptr;

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from hcq.errors import CompileError as CompileError
     from hcq.graph.recording import capture as capture
+    from hcq.profiling.session import profile as profile
     from hcq.queues.allocator import HCQAllocator as HCQAllocator
     from hcq.queues.allocator import HCQBuffer as HCQBuffer
     from hcq.queues.command_queue import HWCommandQueue as HWCommandQueue
@@ -59,6 +60,7 @@ _NAMES = {
     "hcq.queues.device": ("HCQCompiled",),
     "hcq.queues.allocator": ("HCQAllocator", "HCQBuffer"),
     "hcq.queues.profile": ("hcq_profile",),
+    "hcq.profiling.session": ("profile",),
 }
 
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
@@ -87,3 +89,11 @@ if _os.environ.get("HCQ_LOG"):
     from hcq.runtime.logs import configure as _configure
 
     _configure()
+
+if _os.environ.get("PROFILE", "0") != "0":
+    from hcq.config import PROFILE as _PROFILE
+
+    if _PROFILE():
+        from hcq.profiling.environment import start as _start
+
+        _start()

@@ -147,8 +147,18 @@ KERNEL_TIMEOUT_MS = Count(
 )
 
 PROFILE = Flag(
-    "PROFILE", False, "Not built yet: record every kernel and copy, and write a trace when the interpreter leaves."
+    "PROFILE", False, "Record every kernel and copy from `import hcq` on; write a trace when the interpreter leaves."
 )
-PROFILEPATH = Text("PROFILEPATH", None, "Not built yet: file of that trace, .json or .pftrace.")
+PROFILEPATH = Text(
+    "PROFILEPATH",
+    None,
+    "File of that trace, .json or .pftrace; by default hcq-PID.pftrace, or .json without perfetto.",
+)
+PROFILE_RECORDS = Count(
+    "HCQ_PROFILE_RECORDS", 2 << 20, "Records (64 bytes each) that profiles keep; later ones are counted and dropped."
+)
+PROFILE_OWNER = Text(
+    "HCQ_PROFILE_OWNER", None, "Set by a process with PROFILE=1, so that those it starts write files of their own."
+)
 
 VARIABLES: Mapping[str, Variable] = _table

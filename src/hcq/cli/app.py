@@ -186,6 +186,24 @@ def bench(context: typer.Context) -> int:
     return subprocess.run([sys.executable, "-m", "benchmarks", *context.args], cwd=root).returncode
 
 
+@app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+@worded
+def trace(
+    script: Annotated[str, typer.Argument(help="A Python script, run as `python SCRIPT ARGUMENTS` would run it.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="What the script is given.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Where the trace goes, .json or .pftrace; else named after the script."),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw the timeline, an SVG.")] = None,
+    table: Annotated[bool, typer.Option("--table", help="Also print the sums by kernel, to standard error.")] = False,
+) -> int:
+    """Run a script and write a trace of it, which ui.perfetto.dev opens. Options come before the script."""
+    from hcq.cli.trace import show
+
+    return show(script, arguments or [], output, plot, table)
+
+
 def _checkout() -> Path | None:
     """The checkout that this is run in, or that the package is imported from."""
     import hcq

@@ -6,6 +6,7 @@ ring (staging), and choosing between devices (hcq.copy).
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -54,7 +55,9 @@ class HCQAllocator(LRUAllocator):
             watch.host_write(dest, 0, data.nbytes)
         if self._direct():
             self.device.synchronize()
+            began = time.perf_counter_ns()
             host_view(dest.va_addr, data.nbytes)[:] = data
+            profile.host_copy(self.device, f"CPU -> {self.device.dname}", began, data.nbytes)
             return
 
         def fill(view: memoryview, start: int) -> None:
@@ -72,7 +75,9 @@ class HCQAllocator(LRUAllocator):
             watch.host_read(src, 0, data.nbytes)
         self.device.synchronize()
         if self._direct():
+            began = time.perf_counter_ns()
             data[:] = host_view(src.va_addr, data.nbytes)
+            profile.host_copy(self.device, f"{self.device.dname} -> CPU", began, data.nbytes)
             return
         under_way: deque[tuple[Batch, tuple[Any, int], int, int]] = deque()
         name = f"{self.device.dname} -> CPU"
@@ -229,27 +234,18 @@ def _enqueue_copy(
     after: Sequence[tuple[Any, int]] = (),
     stream: Stream | None = None,
 ) -> tuple[Any, int]:
-    timed = profile.sink is not None
-    start, end = (device.signal_t(), device.signal_t()) if timed else (None, None)
-
     def build(timeline: Any, value: int) -> HWCommandQueue:
         queue: Any = device.hw_copy_queue_t()  # type: ignore[misc]
         for signal, wanted in after:
             if signal.value < wanted and signal is not timeline:
                 queue.wait(signal, wanted)
         queue.wait(timeline, value - 1)
-        if timed:
-            queue.timestamp(start)
         queue.copy(dest, src, size)
-        if timed:
-            queue.timestamp(end)
+        profile.name_copies(queue, name)
         done: HWCommandQueue = queue.signal(timeline, value).keep(*used)
         return done
 
-    pair = (device if stream is None else stream).enqueue(build)
-    if timed:
-        profile.add(device, start, end, name, True)
-    return pair
+    return (device if stream is None else stream).enqueue(build)
 
 
 def _queue_of(device: HCQCompiled) -> HWCommandQueue:

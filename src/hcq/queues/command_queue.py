@@ -92,6 +92,7 @@ class HWCommandQueue:
     binded_device: HCQCompiled | None
     _building: bool
     _generation: int
+    copies_are: str
     _kept: list[Any]
     _submitted: tuple[Any, int] | None
     _superseded: list[tuple[tuple[Any, int], tuple[Any, ...]]]
@@ -102,6 +103,7 @@ class HWCommandQueue:
         self.binded_device = None
         self._building = False
         self._generation = process.generation
+        self.copies_are = ""  # what traces call its copies; else by the device alone
         self._kept = []
         self._submitted = None  # (signal, value) that says the last submit is over
         self._superseded = []  # replaced arguments, with the submit that may still use them
@@ -199,6 +201,10 @@ class HWCommandQueue:
         if watch.active:
             watch.submitted(dev, self)
         return True
+
+    def keeps_words_bound(self) -> bool:
+        """Whether the words of a bound queue stay in `self.q`, as they do unless the driver moves them."""
+        return type(self)._bind is HWCommandQueue._bind
 
     def keep(self, *objects: Any) -> Self:
         """Keep `objects` alive as long as this queue and its submits, as what the commands name is by itself."""

@@ -12,8 +12,9 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hcq import config
+from hcq import _native, config
 from hcq.errors import SignalTimeout
+from hcq.queues import profile
 
 if TYPE_CHECKING:
     from hcq.queues.command_queue import HWCommandQueue
@@ -68,6 +69,7 @@ class Lane:
             self.submitted = number
             self._publisher = threading.get_ident()
             self.under_way.append(Submit(number, queue, tuple(queue._kept)))
+            began = time.perf_counter_ns() if profile.sink is not None else 0
             try:
                 # `lose` marks what it finds under way: either it finds this submit, or we find the device lost.
                 self.device.check_usable()
@@ -84,6 +86,9 @@ class Lane:
             if not done:
                 self._take_back(number)
                 return None
+            if began:
+                label = f"submit of {len(queue)} commands to {self.device.dname}"
+                _native.record_span(profile.SUBMIT, label, began, time.perf_counter_ns())
             return self.signal, number
 
     def collect(self) -> None:
@@ -117,17 +122,24 @@ class Lane:
         self.submitted = number - 1
 
     def _hand_over(self, queue: HWCommandQueue, number: int) -> bool:
-        if queue.binded_device is None:
-            start = len(queue.q)
-            queue._signal(self.signal, number)
-            try:
-                return queue._submit(self.device) is not False
-            finally:
-                del queue.q[start:]
-        if queue._submit(self.device) is False:
-            return False
-        self._seal(type(queue), number)
-        return True
+        stamps = None if profile.sink is None else profile.Stamps(self.device, queue)
+        words = queue.q
+        if stamps is not None and stamps.words is not None:
+            queue.q = stamps.words
+        start = len(queue.q)
+        bound = queue.binded_device is not None
+        try:
+            if not bound:
+                queue._signal(self.signal, number)
+            done = queue._submit(self.device) is not False
+        finally:
+            del queue.q[start:]
+            queue.q = words
+        if done and bound:
+            self._seal(type(queue), number)
+        if done and stamps is not None:
+            stamps.note(number)
+        return done
 
     def _seal(self, kind: type[HWCommandQueue], number: int) -> None:
         end = kind()

@@ -1,31 +1,71 @@
-"""hcq_profile: time-stamps around commands, as plain numbers.
+"""hcq_profile, and what drivers in Python record while somebody profiles: numbers.
 
-What does not live here: traces, and bringing device clocks to the host's (hcq.profiling, which sets `sink`).
+Native devices record by themselves (native/core/record*). What does not live here: traces, and bringing device clocks
+to the host's (hcq.profiling, which sets `sink`).
 """
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-_MOST_PENDING = 1024
+SUBMIT, WAIT, COMPILE = 6, 8, 9
+"""Kinds of host spans for `_native.record_span` (native/core/record.hpp)."""
+
+_MOST_PENDING = 1024  # entries of a device, from which on each further one looks which are over
+_MOST_HELD = 65536  # entries of a device that waits for ever: what is more isn't recorded
+
+Pairs = tuple[tuple[Any, int], ...]
 
 
 class Record(NamedTuple):
-    """One timed stretch: microseconds on the device's clock, and on which kind of queue it ran."""
+    """One timed stretch: microseconds of the host's clock as far as dev.host_time knows it, and where it ran.
+
+    number: of the submit in its lane; -1 where it is none of the lane's (hcq_profile). waits, sets: (signal, value)
+    that came before it and after it in the queue, signals by a number. host: the host's own copy.
+    """
 
     device: str
     name: str
     start: float
     end: float
     is_copy: bool
+    lane: str = ""
+    number: int = -1
+    waits: Pairs = ()
+    sets: Pairs = ()
+    program: Any = None
+    nbytes: int = 0
+    groups: int = 0
+    items: int = 0
+    host: bool = False
+
+
+class Hop(NamedTuple):
+    """A submit that only waits and signals."""
+
+    device: str
+    lane: str
+    number: int
+    waits: Pairs
+    sets: Pairs
+
+
+class _Pending(NamedTuple):
+    start: Any
+    end: Any
+    record: Record
 
 
 sink: Callable[[Record], object] | None = None
 """Where finished records go; None: nobody asked, and programs and copies are not timed."""
+
+hop_sink: Callable[[Hop], object] | None = None
+"""Where submits without work go, which orders pass through."""
 
 
 @contextmanager
@@ -49,16 +89,19 @@ def hcq_profile(
     yield start, end
     _stamp(dev, queue_type, queue, end)
     kind = type(queue) if queue is not None else queue_type
-    add(dev, start, end, desc, kind is not None and issubclass(kind, dev.hw_copy_queue_t or ()))
+    is_copy = kind is not None and issubclass(kind, dev.hw_copy_queue_t or ())
+    add(dev, start, end, Record(dev.dname, desc, 0.0, 0.0, is_copy))
 
 
-def add(dev: Any, start: Any, end: Any, name: str, is_copy: bool) -> None:
-    """Note that `start` and `end` will carry time-stamps. The signals are let go of when they do."""
+def add(dev: Any, start: Any, end: Any, record: Record) -> None:
+    """Note that `start` and `end` will carry the record's time-stamps. The signals are let go of when they do."""
     if sink is None:
         return
     pending = dev.__dict__.setdefault("_profile_pending", [])
-    pending.append((start, end, name, is_copy))
-    if len(pending) >= _MOST_PENDING:
+    if len(pending) >= _MOST_HELD:
+        return
+    pending.append(_Pending(start, end, record))
+    if len(pending) % _MOST_PENDING == 0:
         collect(dev)
 
 
@@ -70,12 +113,102 @@ def collect(dev: Any) -> None:
     waiting = []
     taken, pending[:] = list(pending), []
     for entry in taken:
-        start, end, name, is_copy = entry
-        if not end.timestamp:
+        if not entry.end.timestamp:
             waiting.append(entry)
         elif sink is not None:
-            sink(Record(dev.dname, name, float(start.timestamp), float(end.timestamp), is_copy))
+            is_copy = entry.record.is_copy
+            start, end = (float(dev.host_time(signal.timestamp, is_copy)) for signal in (entry.start, entry.end))
+            sink(entry.record._replace(start=start, end=end))
     pending[:0] = waiting
+
+
+def host_copy(dev: Any, name: str, began: int, nbytes: int) -> None:
+    """Note a copy that the calling thread made itself, from `began` (ns of perf_counter) until now."""
+    if sink is not None:
+        sink(Record(dev.dname, name, began / 1000, time.perf_counter_ns() / 1000, True, nbytes=nbytes, host=True))
+
+
+def name_copies(queue: Any, name: str) -> None:
+    """Say what the copies of `queue`, all of one kind and just added, are called in traces."""
+    if sink is None:
+        return
+    label = getattr(queue, "_label", None)
+    if label is not None:
+        label(name)  # native
+    else:
+        queue.copies_are = name
+
+
+class Stamps:
+    """The time-stamps of one submit of a Python driver: its words with a pair of them around each exec and copy.
+
+    `words` are those to submit instead of the queue's, None where the driver moved them away at `bind`. `note` is
+    called once the submit is made, with its number.
+    """
+
+    def __init__(self, dev: Any, queue: Any) -> None:
+        self.dev, self.queue = dev, queue
+        self.words: list[Any] | None = None
+        self._timed: list[_Pending] = []
+        if queue.binded_device is None or queue.keeps_words_bound():
+            self.words = self._stamp()
+
+    def note(self, number: int) -> None:
+        """The submit was made."""
+        for start, end, record in self._timed:
+            add(self.dev, start, end, record._replace(number=number))
+        if not self._timed and hop_sink is not None:
+            pairs = [self._pairs(kind) for kind in ("wait", "signal")]
+            hop_sink(Hop(self.dev.dname, self.queue.lane_name, number, *pairs))
+
+    def _stamp(self) -> list[Any]:
+        queue, dev = self.queue, self.dev
+        words, at = queue.q, 0
+        stamped: list[Any] = []
+        waits: list[tuple[Any, int]] = []
+        queue.q = stamped  # where the driver's _timestamp appends
+        try:
+            for index, what in enumerate(queue.cmds_meta):
+                begin, length = queue.cmds_offset[index], queue.cmds_len[index]
+                stamped += words[at:begin]
+                at = begin + length
+                if what in ("exec", "copy") and length:
+                    start, end = dev.signal_t(), dev.signal_t()
+                    queue._timestamp(start)
+                    stamped += words[begin:at]
+                    queue._timestamp(end)
+                    self._timed.append(_Pending(start, end, self._record(index, what, waits)))
+                    waits = []
+                    continue
+                stamped += words[begin:at]
+                if what == "wait":
+                    waits.append(_pair(queue.cmds_args[index]))
+                elif what == "signal" and self._timed:
+                    last = self._timed[-1]
+                    sets = (*last.record.sets, _pair(queue.cmds_args[index]))
+                    self._timed[-1] = last._replace(record=last.record._replace(sets=sets))
+            stamped += words[at:]
+        finally:
+            queue.q = words
+        return stamped
+
+    def _record(self, index: int, what: str, waits: Sequence[tuple[Any, int]]) -> Record:
+        queue, args = self.queue, self.queue.cmds_args[index]
+        base = Record(self.dev.dname, "", 0.0, 0.0, what == "copy", queue.lane_name, waits=tuple(waits))
+        if what == "copy":
+            name = queue.copies_are or f"{self.dev.dname} -> {self.dev.dname}"
+            return base._replace(name=name, nbytes=args[2])
+        program, _, groups, items = args
+        sizes = [groups[0] * groups[1] * groups[2], items[0] * items[1] * items[2]]
+        return base._replace(name=program.name, program=id(program), groups=sizes[0], items=sizes[1])
+
+    def _pairs(self, kind: str) -> Pairs:
+        queue = self.queue
+        return tuple(_pair(args) for what, args in zip(queue.cmds_meta, queue.cmds_args, strict=False) if what == kind)
+
+
+def _pair(args: Sequence[Any]) -> tuple[Any, int]:
+    return ("python", id(args[0])), int(args[1])
 
 
 def _stamp(dev: Any, queue_type: type[Any] | None, queue: Any, signal: Any) -> None:

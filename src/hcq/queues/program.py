@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import LaunchError
-from hcq.queues import launch, profile
+from hcq.queues import launch
 from hcq.queues.kernargs import Block
 from hcq.runtime import watch
 
@@ -127,16 +127,15 @@ class HCQProgram:
         vals: Sequence[Any],
     ) -> float | None:
         device = self.device
-        timed = wait or profile.sink is not None
-        start, end = (device.signal_t(), device.signal_t()) if timed else (None, None)
+        start, end = (device.signal_t(), device.signal_t()) if wait else (None, None)
 
         def build(timeline: Any, value: int) -> HWCommandQueue:
             queue: Any = device.hw_compute_queue_t()
             queue.wait(timeline, value - 1).memory_barrier()
-            if timed:
+            if wait:
                 queue.timestamp(start)  # after the waits: what is timed is the kernel
             queue.exec(self, kernargs, groups, items)
-            if timed:
+            if wait:
                 queue.timestamp(end)
             done: HWCommandQueue = queue.signal(timeline, value).keep(used)
             return done
@@ -147,8 +146,6 @@ class HCQProgram:
             watch.launched(device, self, used[0], vals, groups, items, signal, value)
         else:
             signal, value = order_of(device, stream).enqueue(build)
-        if timed:
-            profile.add(device, start, end, self.name, False)
         if not wait:
             return None
         device.wait_for([(signal, value)])

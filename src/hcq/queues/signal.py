@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hcq import _native
-from hcq.queues import awaiting, faults
+from hcq.queues import awaiting, faults, profile
 from hcq.runtime import process, watch
 
 if TYPE_CHECKING:
@@ -95,7 +95,13 @@ class PythonSignal:
         for _ in range(_SPINS):
             if self.is_reached(wanted):
                 return
-        self._sleep_until(wanted, time.monotonic() + timeout / 1000)
+        began = time.perf_counter_ns() if _native.recording() else 0
+        try:
+            self._sleep_until(wanted, time.monotonic() + timeout / 1000)
+        finally:
+            if began:
+                label = f"wait for a signal to reach {wanted}"
+                _native.record_span(profile.WAIT, label, began, time.perf_counter_ns())
 
     async def reached(self, value: int) -> None:
         """Await that the value is at least `value`, spending no thread on it. Raises like `wait`, with no deadline."""

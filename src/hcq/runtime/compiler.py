@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from hcq import config
@@ -15,6 +16,7 @@ from hcq.errors import CompileError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_COMPILE = 9  # the kind of such spans in native/core/record.hpp
 _REMEMBERED = 512
 _sources: dict[bytes, str | bytes] = {}  # by library, the oldest first
 
@@ -80,12 +82,19 @@ class Compiler:
         return _remember(src, library)
 
     def _compile(self, src: str | bytes) -> bytes:
+        from hcq import _native
+
+        began = time.perf_counter_ns() if _native.recording() else 0
         try:
             library = self.compile(src)
         except CompileError as error:
             if error.source is None:  # the driver's compiler need not say what it was given
                 error.source = src
             raise
+        finally:
+            if began:
+                label = f"compile by {type(self).__name__}"
+                _native.record_span(_COMPILE, label, began, time.perf_counter_ns())
         if not isinstance(library, (bytes, bytearray, memoryview)):
             raise TypeError(f"{type(self).__name__}.compile must return bytes, not {type(library).__name__}")
         return bytes(library)

@@ -3,6 +3,28 @@
 A module an area; importing them registers.
 """
 
-from hcq.testing.mutants import faults, graphs, memory, processes, queues, registry, signals, timeline, transfers
+from hcq.testing.mutants import (
+    faults,
+    graphs,
+    memory,
+    processes,
+    queues,
+    registry,
+    signals,
+    timeline,
+    traces,
+    transfers,
+)
 
-__all__ = ["faults", "graphs", "memory", "processes", "queues", "registry", "signals", "timeline", "transfers"]
+__all__ = [
+    "faults",
+    "graphs",
+    "memory",
+    "processes",
+    "queues",
+    "registry",
+    "signals",
+    "timeline",
+    "traces",
+    "transfers",
+]

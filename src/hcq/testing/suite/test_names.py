@@ -10,8 +10,8 @@ from hcq.testing.suite.tools import printed
 
 NAMES = """Device Compiled Buffer BufferOptions Allocator LRUAllocator MallocAllocator Compiler CompileError
     HWCommandQueue HWComputeQueue HWCopyQueue hcq_command HCQSignal HCQProgram HCQCompiled HCQAllocator HCQBuffer
-    hcq_profile copy memory_stats cache dtypes errors array empty zeros testing __version__"""
-# capture, profile, kernel, ops, checks, load and save come with the parts that they name.
+    hcq_profile copy profile memory_stats cache dtypes errors array empty zeros testing __version__"""
+# capture, kernel, ops, checks, load and save come with the parts that they name.
 
 
 @pytest.mark.core
