@@ -302,12 +302,14 @@ def test_graphs_leave_nothing_behind(dev, kernels):
         g.replay()
         g.replay(x=ints(1)[0])
     gone = weakref.ref(g)
+    gc.disable()
     del g, x, y, z
+    assert gone() is None, "a graph needs the garbage collector"
+    gc.enable()
     dev.synchronize()
     gc.collect()
     after = hcq.memory_stats("CLANG")
     assert (after.live_bytes, after.live_count) == (before.live_bytes, before.live_count)
-    assert gone() is None
     assert len(_native.queues()) <= queues + 4
 
 
@@ -387,9 +389,13 @@ def test_python_queues_run_replays_with_different_arguments_at_a_time(mini):
     for replay in replays:
         replay.wait()
     assert [buf.numpy()[0] for buf in bufs] == list(range(50, 59))
-    del g, replays, replay
-    gc.collect()
     mini.synchronize()
+    blocks, gone = len(mini.memory), weakref.ref(g.parts[0])
+    gc.disable()
+    del g, replays, replay
+    assert gone() is None, "a graph needs the garbage collector"
+    gc.enable()
+    assert len(mini.memory) < blocks
 
 
 def test_drivers_bring_graphs_of_their_own(mini, monkeypatch):
@@ -483,23 +489,25 @@ def test_a_picture_shows_lanes_and_waits(dev, kernels, tmp_path):
 def test_a_replay_is_seen_by_who_watches(dev, kernels):
     from hcq.runtime import watch
 
-    seen = []
+    seen, written = [], []
 
     class Sees(watch.Observer):
         def replayed(self, graph, pairs):
             seen.extend(pairs)
+            written.extend(graph.inputs.moved(span) for node in graph.nodes for span in node.writes)
 
-    out = ints(1)[0]
-    with hcq.capture() as g:
+    out, other = ints(2)
+    with hcq.capture(inputs={"out": out}) as g:
         kernels["put"](out, vals=(1,))
     value = dev.timeline_value
     observer = Sees()
     watch.observe(observer)
     try:
-        g.replay()
+        g.replay(out=other)
     finally:
         watch.forget(observer)
     assert seen == [(dev, dev.timeline_signal, value)]
+    assert written == [(other._buf.va_addr, other._buf.va_addr + 4)]
 
 
 def test_threads_capture_side_by_side(dev, kernels):

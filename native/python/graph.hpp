@@ -1,4 +1,5 @@
-// What the files of _native.GraphCommands share: graph_type.cpp builds it, replay_type.cpp submits it.
+// What the files of _native.GraphCommands share: graph_type.cpp builds it, graph_changes.cpp changes it,
+// replay_type.cpp submits it.
 #pragma once
 #include <vector>
 
@@ -52,12 +53,25 @@ struct GraphObject {
   PyObject_HEAD GraphState* state;
   PyObject* devices;  // tuple
   PyObject* held;     // list: programs, memory, signals
+  PyObject* part;     // what it is a part of, for who watches; may be null
   uint32_t generation;
   PyObject* weakrefs;
 };
 
 // Null with ForkedDeviceError for one inherited through fork.
 GraphState* graph_usable(PyObject* self);
+// Of a graph that is being built: null with an exception for a sealed one.
+GraphState* graph_building(PyObject* self);
+GraphCommand* graph_command(GraphState* graph, unsigned index);  // null with IndexError
 PyObject* graph_replay(PyObject* self, PyObject*);
+
+// Methods of graph_changes.cpp.
+PyObject* graph_add_slot(PyObject* self, PyObject*);
+PyObject* graph_bind_address(PyObject* self, PyObject* args);
+PyObject* graph_bind_value(PyObject* self, PyObject* args);
+PyObject* graph_set_address(PyObject* self, PyObject* args);
+PyObject* graph_set_value(PyObject* self, PyObject* args);
+PyObject* graph_set_one(PyObject* self, PyObject* args);
+PyObject* graph_set_sizes(PyObject* self, PyObject* args);
 
 }  // namespace hcq

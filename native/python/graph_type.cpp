@@ -6,7 +6,6 @@
 #include <new>
 
 #include "core/retire.hpp"
-#include "memory/memory.hpp"
 #include "python/graph.hpp"
 
 namespace hcq {
@@ -16,27 +15,11 @@ PyTypeObject* Graph_Type;
 
 GraphObject* cast(PyObject* o) { return reinterpret_cast<GraphObject*>(o); }
 
-// Of a graph that is being built: null with an exception for a sealed one.
-GraphState* building(PyObject* self) {
-  GraphState* g = graph_usable(self);
-  if (g && g->sealed) {
-    PyErr_SetString(PyExc_RuntimeError, "these commands are sealed: no more can be added");
-    return nullptr;
-  }
-  return g;
-}
-
 bool hold(PyObject* self, PyObject* object) { return PyList_Append(cast(self)->held, object) == 0; }
 
 GraphLane* lane_of(GraphState* g, unsigned index) {
   if (index < g->lanes.size()) return &g->lanes[index];
   PyErr_Format(PyExc_IndexError, "no lane %u", index);
-  return nullptr;
-}
-
-GraphCommand* command_of(GraphState* g, unsigned index) {
-  if (index < g->commands.size()) return &g->commands[index];
-  PyErr_Format(PyExc_IndexError, "no command %u", index);
   return nullptr;
 }
 
@@ -76,7 +59,7 @@ PyObject* add_exec_packet(GraphState* g, unsigned lane, ProgramObject* program, 
 // The program, its sizes checked; null with an exception.
 ProgramObject* launch_of(PyObject* self, unsigned lane, PyObject* prg, PyObject* global, PyObject* local,
                          uint32_t groups[3], uint32_t items[3]) {
-  GraphState* g = building(self);
+  GraphState* g = graph_building(self);
   if (!g || !lane_of(g, lane)) return nullptr;
   if (!PyObject_TypeCheck(prg, Program_Type)) {
     raise("LaunchError", std::string("expected a program of native queues, not ") + Py_TYPE(prg)->tp_name);
@@ -128,7 +111,7 @@ PyObject* add_copy(PyObject* self, PyObject* args) {
   unsigned lane;
   unsigned long long dest, src, bytes;
   if (!PyArg_ParseTuple(args, "IKKK", &lane, &dest, &src, &bytes)) return nullptr;
-  GraphState* g = building(self);
+  GraphState* g = graph_building(self);
   if (!g || !lane_of(g, lane)) return nullptr;
   uint8_t* at = append(g, lane, PacketType::copy, 1, nullptr, 0);
   if (!at) return nullptr;
@@ -141,7 +124,7 @@ PyObject* add_copy(PyObject* self, PyObject* args) {
 
 PyObject* add_signal_packet(PyObject* self, unsigned lane, PacketType type, Signal* signal, uint64_t value,
                             uint32_t flags) {
-  GraphState* g = building(self);
+  GraphState* g = graph_building(self);
   if (!g || !lane_of(g, lane)) return nullptr;
   uint8_t* at = append(g, lane, type, 1, nullptr, 0);
   if (!at) return nullptr;
@@ -168,7 +151,7 @@ PyObject* add_signal_command(PyObject* self, PyObject* args) {
 PyObject* add_mark(PyObject* self, PyObject* args) {
   unsigned lane;
   if (!PyArg_ParseTuple(args, "I", &lane)) return nullptr;
-  GraphState* g = building(self);
+  GraphState* g = graph_building(self);
   GraphLane* l = g ? lane_of(g, lane) : nullptr;
   if (!l) return nullptr;
   Ref added(add_signal_packet(self, lane, PacketType::signal, l->counter, l->marks + 1, kRelative));
@@ -179,190 +162,14 @@ PyObject* add_wait_mark(PyObject* self, PyObject* args) {
   unsigned lane, other;
   unsigned long long mark;
   if (!PyArg_ParseTuple(args, "IIK", &lane, &other, &mark)) return nullptr;
-  GraphState* g = building(self);
+  GraphState* g = graph_building(self);
   GraphLane* l = g ? lane_of(g, other) : nullptr;
   return l ? add_signal_packet(self, lane, PacketType::wait, l->counter, mark, kRelative) : nullptr;
 }
 
-// --- what replays change -------------------------------------------------------------------------------------------
-PyObject* add_slot(PyObject* self, PyObject*) {
-  GraphState* g = building(self);
-  if (!g) return nullptr;
-  g->slots.emplace_back();
-  g->places.emplace_back();
-  return PyLong_FromSize_t(g->slots.size() - 1);
-}
-
-bool place(GraphState* g, unsigned slot, const GraphCommand& c, uint32_t offset, uint32_t bytes, uint64_t addend) {
-  if (slot >= g->slots.size()) {
-    PyErr_Format(PyExc_IndexError, "no slot %u", slot);
-    return false;
-  }
-  g->places[slot].push_back({c.lane, {c.offset * kUnit + offset, bytes, addend}});
-  for (uint32_t lane : g->slots[slot].lanes)
-    if (lane == c.lane) return true;
-  g->slots[slot].lanes.push_back(c.lane);
-  return true;
-}
-
-// The slot's address, plus addend, is buffer `index` of an exec, or destination (0) or source (1) of a copy.
-PyObject* bind_address(PyObject* self, PyObject* args) {
-  unsigned slot, command, index;
-  unsigned long long addend;
-  if (!PyArg_ParseTuple(args, "IIIK", &slot, &command, &index, &addend)) return nullptr;
-  GraphState* g = building(self);
-  GraphCommand* c = g ? command_of(g, command) : nullptr;
-  if (!c) return nullptr;
-  uint32_t offset;
-  if (c->program)
-    offset = kUnit + (c->program->typed ? 8 * index : 8 * (index + 1));  // as pack_arguments puts them
-  else
-    offset = static_cast<uint32_t>(index ? offsetof(CopyPacket, source) : offsetof(CopyPacket, destination));
-  if (!place(g, slot, *c, offset, 8, addend)) return nullptr;
-  Py_RETURN_NONE;
-}
-
-// The slot's value is value `position` of an exec. All of a slot have one type: that of the first.
-PyObject* bind_value(PyObject* self, PyObject* args) {
-  unsigned slot, command, position;
-  if (!PyArg_ParseTuple(args, "III", &slot, &command, &position)) return nullptr;
-  GraphState* g = building(self);
-  GraphCommand* c = g ? command_of(g, command) : nullptr;
-  if (!c) return nullptr;
-  const Program* p = c->program;
-  if (!p || slot >= g->slots.size() || (p->typed && position >= p->params.size() - p->pointers))
-    return PyErr_Format(PyExc_IndexError, "command %u has no value %u", command, position);
-  GraphSlot& s = g->slots[slot];
-  if (!s.program) {
-    s.program = p;
-    s.buffers = c->buffers;
-    s.position = position;
-  }
-  uint32_t offset = p->typed ? p->params[p->pointers + position].offset : 8 * (1 + c->buffers + position);
-  uint32_t bytes = p->typed ? p->params[p->pointers + position].size : 8;
-  if (!place(g, slot, *c, kUnit + offset, bytes, 0)) return nullptr;
-  Py_RETURN_NONE;
-}
-
-bool change(GraphState* g, unsigned slot, uint64_t content) {
-  GraphSlot& s = g->slots[slot];
-  if (s.known && s.content == content) return true;
-  Patch patch{};
-  patch.offset = slot;
-  patch.what = kPatchSlot;
-  patch.content = content;
-  try {
-    for (uint32_t lane : s.lanes) {
-      auto& pending = g->lanes[lane].pending;
-      if (pending.size() == pending.capacity()) pending.reserve(2 * pending.size() + 8);
-    }
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
-    return false;
-  }
-  for (uint32_t lane : s.lanes) g->lanes[lane].pending.push_back(patch);
-  s.known = true;
-  s.content = content;
-  return true;
-}
-
-GraphState* changing(PyObject* self, unsigned slot) {
-  GraphState* g = graph_usable(self);
-  if (g && slot >= g->slots.size()) {
-    PyErr_Format(PyExc_IndexError, "no slot %u", slot);
-    return nullptr;
-  }
-  return g;
-}
-
-PyObject* set_address(PyObject* self, PyObject* args) {
-  unsigned slot;
-  unsigned long long address;
-  PyObject* memory;
-  if (!PyArg_ParseTuple(args, "IKO", &slot, &address, &memory)) return nullptr;
-  GraphState* g = changing(self, slot);
-  if (!g) return nullptr;
-  // Before anything changes. What is let go of here is used by replays under way: its own release waits for them.
-  Ref kept(memory_keep(memory));
-  if (!kept || !change(g, slot, address)) return nullptr;
-  PyObject* before = g->slots[slot].held;
-  g->slots[slot].held = kept.release();
-  Py_XDECREF(before);
-  Py_RETURN_NONE;
-}
-
-PyObject* set_value(PyObject* self, PyObject* args) {
-  unsigned slot;
-  PyObject* value;
-  int dry = 0;
-  if (!PyArg_ParseTuple(args, "IO|p", &slot, &value, &dry)) return nullptr;
-  GraphState* g = changing(self, slot);
-  if (!g) return nullptr;
-  const GraphSlot& s = g->slots[slot];
-  if (!s.program) return PyErr_Format(PyExc_RuntimeError, "slot %u is bound to no value", slot);
-  PackedValue packed;
-  if (!pack_value(*s.program, s.buffers, s.position, value, &packed)) return nullptr;
-  if (!dry && !change(g, slot, packed.content)) return nullptr;
-  Py_RETURN_NONE;
-}
-
-// One value of one launch, whichever slot it belongs to.
-PyObject* set_one(PyObject* self, PyObject* args) {
-  unsigned slot, command, position;
-  PyObject* value;
-  int dry = 0;
-  if (!PyArg_ParseTuple(args, "IIIO|p", &slot, &command, &position, &value, &dry)) return nullptr;
-  GraphState* g = changing(self, slot);
-  GraphCommand* c = g ? command_of(g, command) : nullptr;
-  if (!c) return nullptr;
-  if (!c->program || (c->program->typed && position >= c->program->params.size() - c->program->pointers))
-    return PyErr_Format(PyExc_IndexError, "command %u has no value %u", command, position);
-  PackedValue packed;
-  if (!pack_value(*c->program, c->buffers, position, value, &packed)) return nullptr;
-  if (dry) Py_RETURN_NONE;
-  Patch patch{};
-  patch.offset = (c->offset + 1) * kUnit + packed.offset;
-  patch.what = kPatchBytes | packed.size * kPatchByte;
-  patch.content = packed.content;
-  try {
-    g->lanes[c->lane].pending.push_back(patch);
-  } catch (const std::bad_alloc&) {
-    return PyErr_NoMemory();
-  }
-  g->slots[slot].known = false;
-  Py_RETURN_NONE;
-}
-
-// Sizes are checked here: they depend on the program and its device.
-PyObject* set_sizes(PyObject* self, PyObject* args) {
-  unsigned command;
-  PyObject *global, *local;
-  int dry = 0;
-  if (!PyArg_ParseTuple(args, "IOO|p", &command, &global, &local, &dry)) return nullptr;
-  GraphState* g = graph_usable(self);
-  GraphCommand* c = g ? command_of(g, command) : nullptr;
-  if (!c) return nullptr;
-  if (!c->program) return PyErr_Format(PyExc_ValueError, "command %u is no launch", command);
-  GraphLane& lane = g->lanes[c->lane];
-  Patch patch{};
-  patch.offset = c->offset;
-  patch.what = kPatchGroups | kPatchItems;
-  const Limits& limits = lane.device->limits;
-  if (!parse_groups(global, limits, patch.sizes.groups) || !parse_items(local, limits, patch.sizes.items) ||
-      !check_sizes(*c->program, patch.sizes.groups, patch.sizes.items))
-    return nullptr;
-  if (dry) Py_RETURN_NONE;
-  try {
-    lane.pending.push_back(patch);
-  } catch (const std::bad_alloc&) {
-    return PyErr_NoMemory();
-  }
-  Py_RETURN_NONE;
-}
-
 // Moves the commands into memory of their own; from now on there are replays.
 PyObject* seal(PyObject* self, PyObject*) {
-  GraphState* g = building(self);
+  GraphState* g = graph_building(self);
   if (!g) return nullptr;
   try {
     for (GraphLane& l : g->lanes) {
@@ -451,6 +258,7 @@ int graph_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(cast(self)->devices);
   Py_VISIT(cast(self)->held);
+  Py_VISIT(cast(self)->part);
   return 0;
 }
 
@@ -464,18 +272,11 @@ void graph_dealloc(PyObject* object) {
   }
   // Programs, memory and signals stay until queued work has passed: their own release sees to it.
   Py_XDECREF(self->held);
+  Py_XDECREF(self->part);
   Py_XDECREF(self->devices);
   PyTypeObject* type = Py_TYPE(object);
   type->tp_free(object);
   Py_DECREF(type);
-}
-
-// Keeps an object, or the memory of a buffer, as long as the graph.
-PyObject* keep(PyObject* self, PyObject* object) {
-  if (!building(self)) return nullptr;
-  Ref memory(memory_keep(object));
-  if (!memory || !hold(self, memory.get() == Py_None ? object : memory.get())) return nullptr;
-  Py_RETURN_NONE;
 }
 
 PyMethodDef methods[] = {
@@ -487,27 +288,28 @@ PyMethodDef methods[] = {
      "signal_command(lane, what, signal, value)\n--\n\nAdd a 'signal', 'wait' or 'timestamp' of a user's signal."},
     {"mark", add_mark, METH_VARARGS, "mark(lane)\n--\n\nCount here; the number is what others wait for."},
     {"wait_mark", add_wait_mark, METH_VARARGS, "wait_mark(lane, other, mark)\n--\n\nGo on once `other` has counted."},
-    {"slot", add_slot, METH_NOARGS, "slot()\n--\n\nA new slot, for what replays change."},
-    {"bind_address", bind_address, METH_VARARGS,
+    {"slot", graph_add_slot, METH_NOARGS, "slot()\n--\n\nA new slot, for what replays change."},
+    {"bind_address", graph_bind_address, METH_VARARGS,
      "bind_address(slot, command, index, addend)\n--\n\nBuffer `index` of a launch, or dest (0) or src (1) of a copy."},
-    {"bind_value", bind_value, METH_VARARGS, "bind_value(slot, command, position)\n--\n\nA value of a launch."},
-    {"keep", keep, METH_O, "keep(object)\n--\n\nKeep an object, or the memory of a buffer or handle."},
+    {"bind_value", graph_bind_value, METH_VARARGS, "bind_value(slot, command, position)\n--\n\nA value of a launch."},
     {"seal", seal, METH_NOARGS, "seal()\n--\n\nNo more commands: replays may begin."},
-    {"set_address", set_address, METH_VARARGS,
+    {"set_address", graph_set_address, METH_VARARGS,
      "set_address(slot, address, memory)\n--\n\nChange it for the replays that follow; `memory` is kept until the "
      "next change."},
-    {"set_value", set_value, METH_VARARGS,
+    {"set_value", graph_set_value, METH_VARARGS,
      "set_value(slot, value, dry=False)\n--\n\nChange it for the replays that follow; dry: only see whether it can "
      "be."},
-    {"set_one", set_one, METH_VARARGS,
+    {"set_one", graph_set_one, METH_VARARGS,
      "set_one(slot, command, position, value, dry=False)\n--\n\nChange one launch's value, which is of that slot."},
-    {"set_sizes", set_sizes, METH_VARARGS,
+    {"set_sizes", graph_set_sizes, METH_VARARGS,
      "set_sizes(command, groups, items, dry=False)\n--\n\nChange a launch's sizes for the replays that follow."},
     {"replay", graph_replay, METH_NOARGS,
      "replay()\n--\n\nQueue all commands, once, after all work queued on the devices; returns a Replay. Doesn't wait."},
     {nullptr, nullptr, 0, nullptr}};
-PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(GraphObject, weakrefs), READONLY, nullptr},
-                         {nullptr, 0, 0, 0, nullptr}};
+PyMemberDef members[] = {
+    {"part", T_OBJECT, offsetof(GraphObject, part), 0, "What replays are told of as; None: nothing."},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(GraphObject, weakrefs), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
 PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(graph_new)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(graph_dealloc)},
                        {Py_tp_traverse, reinterpret_cast<void*>(graph_traverse)},
@@ -527,6 +329,21 @@ GraphState* graph_usable(PyObject* self) {
     return nullptr;
   }
   return g->state;
+}
+
+GraphState* graph_building(PyObject* self) {
+  GraphState* g = graph_usable(self);
+  if (g && g->sealed) {
+    PyErr_SetString(PyExc_RuntimeError, "these commands are sealed: no more can be added");
+    return nullptr;
+  }
+  return g;
+}
+
+GraphCommand* graph_command(GraphState* g, unsigned index) {
+  if (index < g->commands.size()) return &g->commands[index];
+  PyErr_Format(PyExc_IndexError, "no command %u", index);
+  return nullptr;
 }
 
 int init_graph(PyObject* module) {

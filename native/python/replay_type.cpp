@@ -151,7 +151,8 @@ bool tell_replayed(PyObject* graph, const std::vector<Part>& parts, ReplayObject
                            static_cast<unsigned long long>(replay->passed[i].value)));
     if (!pair || PyList_Append(pairs.get(), pair.get()) < 0) return false;
   }
-  return pairs && tell("replayed", "(OO)", graph, pairs.get()) != Told::failed;
+  PyObject* part = reinterpret_cast<GraphObject*>(graph)->part;
+  return pairs && tell("replayed", "(OO)", part ? part : Py_None, pairs.get()) != Told::failed;
 }
 
 bool finished(const Passed& p) { return p.queue->done.value.load(std::memory_order_acquire) >= p.position; }

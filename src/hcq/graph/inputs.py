@@ -24,6 +24,13 @@ class Use(NamedTuple):
     offset: int
 
 
+class Seen(NamedTuple):
+    """What those who watch are told of a replay: its commands, and the inputs that say where memory is now."""
+
+    nodes: Sequence[Node]
+    inputs: Inputs
+
+
 class Input:
     """A buffer that replays may replace. Several names may stand for one."""
 
@@ -99,6 +106,14 @@ class Inputs:
             for use in uses:
                 self.slots[use.slot].copied = max(self.slots[use.slot].copied, use.offset + size)
         return uses
+
+    def moved(self, span: Span) -> Span:
+        """Where bytes are now that were captured at `span`: those of an input have moved with it."""
+        found = self.find(span) if self.slots else None
+        if found is None:
+            return span
+        start = span_of(self.slots[found[0]].buf)[0] + found[1]
+        return start, start + span[1] - span[0]
 
     def resolve(self, given: Mapping[str, Any], smaller: bool) -> dict[int, Any]:
         """Which slots get which buffers; raises for unknown names and what can't take the place.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import _native
 from hcq.errors import LaunchError
-from hcq.graph.inputs import span_of
+from hcq.graph.inputs import Seen, span_of
 from hcq.graph.nodes import Copy, Launch, Node, Sync
 from hcq.graph.plan import LaneKey, Plan, plan
 
@@ -41,6 +41,7 @@ class NativeCommands:
         self._value_slot: dict[tuple[int, int], int] = {}
         self._build(uses)
         self._commands.seal()
+        self._commands.part = Seen(nodes, inputs)
         self.in_order = len({step.lane for step in self.plan.steps}) < 2
         self.replay = self._commands.replay
 

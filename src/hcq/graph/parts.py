@@ -53,8 +53,16 @@ class Parts:
                 run.append(node)
         self.in_order = all(part.in_order for part in self.parts)
         """Whether the commands run in the order of recording anyway."""
-        # The most frequent graph: all of it native. Its replay is called without anything in between.
-        self.replay = self.parts[0].replay if len(self.parts) == 1 else self._replay_all
+        if len(self.parts) == 1:  # most graphs: nothing in between
+            self.replay = self.parts[0].replay  # type: ignore[method-assign]
+
+    def replay(self) -> Any:
+        """Queue everything, waiting between parts; returns the handle."""
+        replay: Any = Done()
+        for part in self.parts:
+            replay.wait()
+            replay = part.replay()
+        return replay
 
     def check(self, change: tuple[Any, ...]) -> None:
         """Raise what `apply` would, and change nothing."""
@@ -78,13 +86,6 @@ class Parts:
                 part.set_value(given[0], position, given[1], dry)
             else:
                 part.set_sizes(given[0], given[1], given[2], dry)
-
-    def _replay_all(self) -> Any:
-        replay: Any = Done()
-        for part in self.parts:
-            replay.wait()
-            replay = part.replay()
-        return replay
 
 
 class Done:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import config
 from hcq.errors import LaunchError
-from hcq.graph.inputs import span_of
+from hcq.graph.inputs import Seen, span_of
 from hcq.graph.native import value_keys
 from hcq.graph.nodes import Copy, Launch, Node, Sync
 from hcq.graph.plan import LaneKey, plan
@@ -53,6 +53,7 @@ class QueuedCommands:
         serial: bool,
     ) -> None:
         self.plan = plan(nodes, before, lanes, serial)
+        self.seen = Seen(nodes, inputs)
         self.indices = {node.index for node in nodes}
         self.in_order = len({step.lane for step in self.plan.steps}) < 2
         self._uses = uses
@@ -69,7 +70,7 @@ class QueuedCommands:
 
     def replay(self) -> Replay:
         """Queue all commands, once."""
-        return self._current().submit()
+        return self._current().submit(self)
 
     def set_input(self, slot: int, buf: Any) -> None:
         """Use `buf` from the next replay on."""
@@ -136,12 +137,12 @@ class QueuedCommands:
                 return copy
         for copy in self._copies:
             if copy.over():
-                copy.renew(self._changed)
+                copy.renew(self, self._changed)
                 return copy
         if len(self._copies) == _MOST_UNDER_WAY:
             oldest = min(self._copies, key=lambda copy: copy.submits)
             oldest.wait()
-            oldest.renew(self._changed)
+            oldest.renew(self, self._changed)
             return oldest
         self._copies.append(_Copy(self, self._changed, self.signal_t))
         return self._copies[-1]
@@ -151,7 +152,6 @@ class _Copy:
     """Queues and kernargs of their own, with the arguments as they were at one time."""
 
     def __init__(self, commands: QueuedCommands, version: int, signal_t: Any) -> None:
-        self.commands = commands
         self.version = version
         self.submits = 0
         self._plan: Plan = commands.plan
@@ -167,7 +167,7 @@ class _Copy:
         self._timed: list[tuple[int, int, int, int, bool]] = []  # (lane, command, of lane, mark, is a signal)
         self._starts: list[tuple[int, int, Any]] = []  # (lane, command, device)
         self._ends: list[tuple[int, int, Any]] = []
-        self._build()
+        self._build(commands)
         for lane, queue in enumerate(self._queues):
             if len(queue):
                 queue.bind(self._plan.lanes[lane].device)
@@ -181,20 +181,20 @@ class _Copy:
         if self._last is not None:
             self._last.wait()
 
-    def renew(self, version: int) -> None:
+    def renew(self, commands: QueuedCommands, version: int) -> None:
         """Take over what has changed."""
         for step in self._plan.steps:
             node = step.node
             if isinstance(node, Launch):
-                self._fill(node)
+                self._fill(commands, node)
                 lane, at = self._at[node.index]
-                self._queues[lane].update_exec(at, *self.commands.sizes(node))
+                self._queues[lane].update_exec(at, *commands.sizes(node))
             elif isinstance(node, Copy) and node.nbytes:
                 lane, at = self._at[node.index]
-                self._queues[lane].update_copy(at, *self.commands.addresses(node))
+                self._queues[lane].update_copy(at, *commands.addresses(node))
         self.version = version
 
-    def submit(self) -> Replay:
+    def submit(self, commands: QueuedCommands) -> Replay:
         """Queue all of it, on the timelines of its devices."""
         plan = self._plan
         mains = {id(plan.lanes[lane].device): plan.lanes[lane].device for lane in plan.ends}
@@ -209,7 +209,7 @@ class _Copy:
             self._set_values(values)
             # Those that set a timeline last: a value is spoken for only once all before it are queued.
             order = sorted(range(len(self._queues)), key=lambda lane: lane in plan.ends)
-            used = self.commands.used
+            used = commands.used
             with watch.quiet():
                 try:
                     for lane in order:
@@ -224,7 +224,7 @@ class _Copy:
         self.submits += 1
         self._last = Replay(pairs)
         if watch.active:
-            watch.replayed(self.commands, pairs)
+            watch.replayed(commands.seen, pairs)
         return self._last
 
     def _send(self, lane: int, used: Sequence[Any], main: bool) -> None:
@@ -252,7 +252,7 @@ class _Copy:
             update(at, counters[other], self._base + mark)
         self._base += max(self._marks) + 1
 
-    def _build(self) -> None:
+    def _build(self, commands: QueuedCommands) -> None:
         plan = self._plan
         devices = [plan.lanes[lane].device for lane in plan.ends]
         used = {step.lane for step in plan.steps} | plan.ends.keys()
@@ -272,7 +272,7 @@ class _Copy:
         for node, lane, waits in plan.steps:
             for source in waits:
                 self._wait(lane, *marks[source])
-            self._add(node, lane)
+            self._add(commands, node, lane)
             last[lane] = None
             if node.index in plan.marked:
                 marks[node.index] = last[lane] = self._mark(lane)
@@ -302,31 +302,31 @@ class _Copy:
         self._timed.append((lane, len(self._queues[lane]), other, mark, False))
         self._queues[lane].wait(self._counters[other], 0)
 
-    def _add(self, node: Node, lane: int) -> None:
+    def _add(self, commands: QueuedCommands, node: Node, lane: int) -> None:
         queue = self._queues[lane]
         self._at[node.index] = lane, len(queue)
         if isinstance(node, Launch):
             block = Block(node.device, node.program.kernargs_alloc_size)
             self._blocks.append(block)
             self._kernargs[node.index] = block.va_addr
-            self._fill(node)
-            queue.exec(node.program, block.va_addr, *self.commands.sizes(node))
+            self._fill(commands, node)
+            queue.exec(node.program, block.va_addr, *commands.sizes(node))
         elif isinstance(node, Copy):
-            queue.copy(*self.commands.addresses(node), node.nbytes)
+            queue.copy(*commands.addresses(node), node.nbytes)
         elif isinstance(node, Sync) and not node.inside:
             if node.kind == "timestamp":
                 queue.timestamp(node.signal)
             else:
                 getattr(queue, node.kind)(node.signal, node.value)
 
-    def _fill(self, node: Launch) -> None:
+    def _fill(self, commands: QueuedCommands, node: Launch) -> None:
         at = self._kernargs[node.index]
         if node.kernargs is not None:
             import ctypes
 
             ctypes.memmove(at, node.kernargs, len(node.kernargs))
             return
-        handles, vals = self.commands.arguments(node)
+        handles, vals = commands.arguments(node)
         node.program.fill_kernargs(handles, vals, at)
 
 

@@ -78,7 +78,12 @@ class Observer:
         """What is given to a native stream from now on starts once `signal` is at least `value`."""
 
     def replayed(self, graph: Any, pairs: Any) -> None:
-        """A graph is queued; `pairs` are (device, signal, value) of the timelines that its work is in order with."""
+        """A graph, or the part of one that one kind of device has, is queued.
+
+        `pairs` are (device, signal, value): its work starts once the timelines of all its devices are at value - 1, and
+        sets each to `value` once all of it is over. `graph.nodes` are its commands, in an order that respects what they
+        depend on, each with `reads` and `writes` as captured; `graph.inputs.moved(span)` says where that is now.
+        """
 
     def host_read(self, buf: Any, offset: int, nbytes: int) -> None:
         """The host is about to read `nbytes` bytes from byte `offset` of a Buffer or handle, which may both be told."""

@@ -1,0 +1,187 @@
+// What replays change in a graph's commands: slots of addresses and values, single values, sizes. Each change becomes a
+// patch that travels with the next replay.
+#include <new>
+
+#include "memory/memory.hpp"
+#include "python/graph.hpp"
+
+namespace hcq {
+
+namespace {
+bool place(GraphState* g, unsigned slot, const GraphCommand& c, uint32_t offset, uint32_t bytes, uint64_t addend) {
+  if (slot >= g->slots.size()) {
+    PyErr_Format(PyExc_IndexError, "no slot %u", slot);
+    return false;
+  }
+  g->places[slot].push_back({c.lane, {c.offset * kUnit + offset, bytes, addend}});
+  for (uint32_t lane : g->slots[slot].lanes)
+    if (lane == c.lane) return true;
+  g->slots[slot].lanes.push_back(c.lane);
+  return true;
+}
+
+bool change(GraphState* g, unsigned slot, uint64_t content) {
+  GraphSlot& s = g->slots[slot];
+  if (s.known && s.content == content) return true;
+  Patch patch{};
+  patch.offset = slot;
+  patch.what = kPatchSlot;
+  patch.content = content;
+  try {
+    for (uint32_t lane : s.lanes) {
+      auto& pending = g->lanes[lane].pending;
+      if (pending.size() == pending.capacity()) pending.reserve(2 * pending.size() + 8);
+    }
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+    return false;
+  }
+  for (uint32_t lane : s.lanes) g->lanes[lane].pending.push_back(patch);
+  s.known = true;
+  s.content = content;
+  return true;
+}
+
+GraphState* changing(PyObject* self, unsigned slot) {
+  GraphState* g = graph_usable(self);
+  if (g && slot >= g->slots.size()) {
+    PyErr_Format(PyExc_IndexError, "no slot %u", slot);
+    return nullptr;
+  }
+  return g;
+}
+}  // namespace
+
+PyObject* graph_add_slot(PyObject* self, PyObject*) {
+  GraphState* g = graph_building(self);
+  if (!g) return nullptr;
+  g->slots.emplace_back();
+  g->places.emplace_back();
+  return PyLong_FromSize_t(g->slots.size() - 1);
+}
+
+// The slot's address, plus addend, is buffer `index` of an exec, or destination (0) or source (1) of a copy.
+PyObject* graph_bind_address(PyObject* self, PyObject* args) {
+  unsigned slot, command, index;
+  unsigned long long addend;
+  if (!PyArg_ParseTuple(args, "IIIK", &slot, &command, &index, &addend)) return nullptr;
+  GraphState* g = graph_building(self);
+  GraphCommand* c = g ? graph_command(g, command) : nullptr;
+  if (!c) return nullptr;
+  uint32_t offset;
+  if (c->program)
+    offset = kUnit + (c->program->typed ? 8 * index : 8 * (index + 1));  // as pack_arguments puts them
+  else
+    offset = static_cast<uint32_t>(index ? offsetof(CopyPacket, source) : offsetof(CopyPacket, destination));
+  if (!place(g, slot, *c, offset, 8, addend)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// The slot's value is value `position` of an exec. All of a slot have one type: that of the first.
+PyObject* graph_bind_value(PyObject* self, PyObject* args) {
+  unsigned slot, command, position;
+  if (!PyArg_ParseTuple(args, "III", &slot, &command, &position)) return nullptr;
+  GraphState* g = graph_building(self);
+  GraphCommand* c = g ? graph_command(g, command) : nullptr;
+  if (!c) return nullptr;
+  const Program* p = c->program;
+  if (!p || slot >= g->slots.size() || (p->typed && position >= p->params.size() - p->pointers))
+    return PyErr_Format(PyExc_IndexError, "command %u has no value %u", command, position);
+  GraphSlot& s = g->slots[slot];
+  if (!s.program) {
+    s.program = p;
+    s.buffers = c->buffers;
+    s.position = position;
+  }
+  uint32_t offset = p->typed ? p->params[p->pointers + position].offset : 8 * (1 + c->buffers + position);
+  uint32_t bytes = p->typed ? p->params[p->pointers + position].size : 8;
+  if (!place(g, slot, *c, kUnit + offset, bytes, 0)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* graph_set_address(PyObject* self, PyObject* args) {
+  unsigned slot;
+  unsigned long long address;
+  PyObject* memory;
+  if (!PyArg_ParseTuple(args, "IKO", &slot, &address, &memory)) return nullptr;
+  GraphState* g = changing(self, slot);
+  if (!g) return nullptr;
+  // Before anything changes. What is let go of here is used by replays under way: its own release waits for them.
+  Ref kept(memory_keep(memory));
+  if (!kept || !change(g, slot, address)) return nullptr;
+  PyObject* before = g->slots[slot].held;
+  g->slots[slot].held = kept.release();
+  Py_XDECREF(before);
+  Py_RETURN_NONE;
+}
+
+PyObject* graph_set_value(PyObject* self, PyObject* args) {
+  unsigned slot;
+  PyObject* value;
+  int dry = 0;
+  if (!PyArg_ParseTuple(args, "IO|p", &slot, &value, &dry)) return nullptr;
+  GraphState* g = changing(self, slot);
+  if (!g) return nullptr;
+  const GraphSlot& s = g->slots[slot];
+  if (!s.program) return PyErr_Format(PyExc_RuntimeError, "slot %u is bound to no value", slot);
+  PackedValue packed;
+  if (!pack_value(*s.program, s.buffers, s.position, value, &packed)) return nullptr;
+  if (!dry && !change(g, slot, packed.content)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// One value of one launch, whichever slot it belongs to.
+PyObject* graph_set_one(PyObject* self, PyObject* args) {
+  unsigned slot, command, position;
+  PyObject* value;
+  int dry = 0;
+  if (!PyArg_ParseTuple(args, "IIIO|p", &slot, &command, &position, &value, &dry)) return nullptr;
+  GraphState* g = changing(self, slot);
+  GraphCommand* c = g ? graph_command(g, command) : nullptr;
+  if (!c) return nullptr;
+  if (!c->program || (c->program->typed && position >= c->program->params.size() - c->program->pointers))
+    return PyErr_Format(PyExc_IndexError, "command %u has no value %u", command, position);
+  PackedValue packed;
+  if (!pack_value(*c->program, c->buffers, position, value, &packed)) return nullptr;
+  if (dry) Py_RETURN_NONE;
+  Patch patch{};
+  patch.offset = (c->offset + 1) * kUnit + packed.offset;
+  patch.what = kPatchBytes | packed.size * kPatchByte;
+  patch.content = packed.content;
+  try {
+    g->lanes[c->lane].pending.push_back(patch);
+  } catch (const std::bad_alloc&) {
+    return PyErr_NoMemory();
+  }
+  g->slots[slot].known = false;
+  Py_RETURN_NONE;
+}
+
+// Sizes are checked here: they depend on the program and its device.
+PyObject* graph_set_sizes(PyObject* self, PyObject* args) {
+  unsigned command;
+  PyObject *global, *local;
+  int dry = 0;
+  if (!PyArg_ParseTuple(args, "IOO|p", &command, &global, &local, &dry)) return nullptr;
+  GraphState* g = graph_usable(self);
+  GraphCommand* c = g ? graph_command(g, command) : nullptr;
+  if (!c) return nullptr;
+  if (!c->program) return PyErr_Format(PyExc_ValueError, "command %u is no launch", command);
+  GraphLane& lane = g->lanes[c->lane];
+  Patch patch{};
+  patch.offset = c->offset;
+  patch.what = kPatchGroups | kPatchItems;
+  const Limits& limits = lane.device->limits;
+  if (!parse_groups(global, limits, patch.sizes.groups) || !parse_items(local, limits, patch.sizes.items) ||
+      !check_sizes(*c->program, patch.sizes.groups, patch.sizes.items))
+    return nullptr;
+  if (dry) Py_RETURN_NONE;
+  try {
+    lane.pending.push_back(patch);
+  } catch (const std::bad_alloc&) {
+    return PyErr_NoMemory();
+  }
+  Py_RETURN_NONE;
+}
+
+}  // namespace hcq
