@@ -4,6 +4,8 @@ What any device must do is in the conformance suite (test_graphs, test_random_gr
 """
 
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -358,6 +360,104 @@ def test_signals_and_finalizers_may_replay_in_the_middle_of_a_replay(dev, kernel
     gc.collect()
     dev.synchronize()
     assert total.numpy()[0] == 100
+
+
+# -- faults, profiles, processes --------------------------------------------------------------------------------------
+
+
+def test_a_failure_on_one_device_of_a_graph_reaches_who_waits_and_the_others_go_on(dev, kernels):
+    from hcq.testing import inject
+
+    peer = Device["CLANG:5"]
+    there = peer.runtime("inner", dev.compiler.compile_cached(SOURCE))
+    here, beyond = ints(1)[0], ints(1, "CLANG:5")[0]
+    with hcq.capture() as g:
+        kernels["inner"](here, vals=(1,))
+        hcq.copy(beyond, here)
+        there(beyond, vals=(1,))
+        hcq.copy(here, beyond)
+    g.replay().wait()
+    with inject(peer, "exec"), pytest.raises(hcq.errors.DeviceLost, match="CLANG:5"):
+        g.replay().wait()
+    kernels["put"](here, vals=(7,))
+    dev.synchronize()
+    assert here.numpy()[0] == 7
+    with pytest.raises(hcq.errors.DeviceLost):
+        g.replay()
+    Device.close("CLANG:5")
+
+
+def test_replays_after_one_that_was_dropped_run(dev, kernels):
+    from hcq.testing import inject
+
+    peer, gate = Device["CLANG:6"], dev.signal_t()
+    there = peer.runtime("inner", dev.compiler.compile_cached(SOURCE))
+    beyond = ints(1, "CLANG:6")[0]
+    x, y = ints(2)
+    with hcq.capture() as g:
+        dev.hw_compute_queue_t().wait(gate, 1).submit(dev)
+        kernels["put"](x, vals=(1,))
+        kernels["put"](y, vals=(2,))
+    with inject(peer, "exec"):
+        kernargs = there.fill_kernargs([beyond._buf], (1,))
+        peer.hw_compute_queue_t().exec(there, kernargs).signal(gate, 1).submit(peer)
+        with pytest.raises(hcq.errors.DeviceLost, match="CLANG:6"):
+            g.replay().wait()
+    with hcq.capture() as other:
+        kernels["put"](x, vals=(3,))
+        kernels["put"](y, vals=(4,))
+        kernels["add"](x, x, y)
+    for _ in range(3):
+        other.replay().wait()
+    assert (x.numpy()[0], y.numpy()[0]) == (7, 4)
+    Device.close("CLANG:6")
+
+
+def test_profiles_show_the_commands_of_replays(dev, kernels):
+    out, other = ints(2)
+    with hcq.capture() as g:
+        for _ in range(5):
+            kernels["inner"](out, vals=(1,))
+        hcq.copy(other, out)
+    with hcq.profile() as p:
+        g.replay()
+        g.replay().wait()
+    table = str(p.table())
+    assert [line.split()[2] for line in table.splitlines() if line.startswith("inner")] == ["10"]
+    assert out.numpy()[0] == other.numpy()[0] == 10
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_processes_end_well_with_replays_under_way(fork):
+    code = f"""
+import os
+import hcq
+SOURCE = "void slow(int *out) {{ for (volatile int i = 0; i < 300000; i++) {{}} out[0] += 1; }}"
+
+def graph():
+    slow = hcq.Device["CLANG"].program("slow", SOURCE)
+    x, y = (hcq.empty(1, hcq.dtypes.int32, "CLANG").fill(0) for _ in range(2))
+    with hcq.capture() as g:
+        slow(x); slow(y); slow(x)
+    return g, x
+
+g, x = graph()
+for _ in range(20):
+    replay = g.replay()
+if {fork}:
+    child = os.fork()
+    if not child:
+        del g, replay
+        g, x = graph()
+        g.replay().wait()
+        assert x.numpy()[0] == 2
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    replay.wait()
+    assert x.numpy()[0] == 40
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # -- several kinds ----------------------------------------------------------------------------------------------------
