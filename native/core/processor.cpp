@@ -12,7 +12,7 @@
 namespace hcq {
 
 namespace {
-constexpr uint64_t kShort = 100000;         // ns: what a waiting thread may run itself
+constexpr uint64_t kShort = 100000;         // ns: what a waiting thread runs itself, whatever its deadline
 constexpr uint64_t kSpread = 15000;         // ns: launches longer than this are spread over threads
 constexpr uint64_t kChain = 10000;          // ns of short execs between two looks at faults and deadlines
 constexpr uint64_t kSpreadBytes = 1 << 20;  // copies larger than this are
@@ -210,7 +210,7 @@ uint64_t start_time(Queue* q, const PacketHeader& h, const Signal* signal, uint6
   return known && own ? known : now_ns();
 }
 
-Did run_exec(Queue* q, uint8_t* packet, bool helper) {
+Did run_exec(Queue* q, uint8_t* packet, bool helper, uint64_t deadline) {
   auto* p = reinterpret_cast<ExecPacket*>(packet);
   uint32_t flags = p->header.flags;
   Program* program = p->program;
@@ -220,7 +220,9 @@ Did run_exec(Queue* q, uint8_t* packet, bool helper) {
   }
   uint64_t total = static_cast<uint64_t>(p->groups[0]) * p->groups[1] * p->groups[2];
   uint64_t estimate = program->last_ns.load(std::memory_order_relaxed);
-  if (helper && program->kind != EntryKind::nothing && (estimate == 0 || estimate > kShort)) return Did::refused;
+  if (helper && program->kind != EntryKind::nothing &&
+      (estimate == 0 || (estimate > kShort && now_ns() + estimate > deadline)))
+    return Did::refused;  // a first run may be of any length
   if (q->device->injections.load(std::memory_order_relaxed)) {
     if (helper) return Did::refused;  // a stall must not hold a thread that has a deadline
     q->record_clock = 0;
@@ -309,7 +311,7 @@ Did run_copy_packet(Queue* q, uint8_t* packet, bool helper) {
   return Did::next;
 }
 
-Did run_packet(Queue* q, bool helper) {
+Did run_packet(Queue* q, bool helper, uint64_t deadline) {
   uint8_t* packet = current(q);
   auto* h = reinterpret_cast<PacketHeader*>(packet);
   if (uint64_t error = failure(q); __builtin_expect(error != 0, 0)) {
@@ -318,7 +320,7 @@ Did run_packet(Queue* q, bool helper) {
   }
   switch (h->type) {
     case PacketType::exec:
-      return run_exec(q, packet, helper);
+      return run_exec(q, packet, helper, deadline);
     case PacketType::copy:
       return run_copy_packet(q, packet, helper);
     case PacketType::signal: {
@@ -418,7 +420,7 @@ StepResult step(Queue* q, bool helper, uint64_t deadline) {
     if (q->blocked.load(std::memory_order_acquire)) unblock(q);  // the entry is made anew if it still has to wait
     if (q->nested && !failure(q) && !q->device->injections.load(std::memory_order_relaxed) && !recording())
       run_chain(q);
-    Did did = run_packet(q, helper);
+    Did did = run_packet(q, helper, deadline);
     if (did == Did::next || did == Did::again) {
       first = false;
       continue;

@@ -59,22 +59,26 @@ uint64_t deadline_after_ms(uint64_t ms) {
 }
 
 namespace {
-// Steps q, and where it stands at a wait, the queue that is to end that.
-void help(Queue* q, uint64_t deadline, int depth) {
-  if (!queue_retain_live(q)) return;
+// Steps q, and where it stands at a wait, the queue that is to end that. True: a command was left to the pool.
+bool help(Queue* q, uint64_t deadline, int depth = 0) {
+  if (!queue_retain_live(q)) return false;
   StepResult r = step(q, true, deadline);
-  if (r == StepResult::refused) {
-    urge();  // step() left the queue to the pool
-  } else if (r == StepResult::blocked && depth < 8) {
+  bool left = r == StepResult::refused;
+  if (r == StepResult::blocked && depth < 8) {
     Queue* other = blocked_setter(q);
     if (other && other != q) {
-      help(other, deadline, depth + 1);
+      left = help(other, deadline, depth + 1);
       if (now_ns() < deadline) step(q, true, deadline);
     }
     if (other) queue_release(other);
   }
   queue_release(q);
+  return left;
 }
+
+// ns that a waiting thread, without the GIL, helps before it looks up: running a command of milliseconds itself is
+// cheaper than waking a thread for it, and a pending Control-C can wait that long.
+constexpr uint64_t kHelp = 5000000;
 
 Reached look(const Wait& w) {
   if (!w.own) return signal_reached(*w.memory, w.value);
@@ -130,10 +134,10 @@ Waited wait_until(const Wait& w, uint64_t deadline) {
   if (r == Reached::no) {
     uint64_t soon = now_ns() + 20000;
     if (soon > deadline) soon = deadline;
-    help(w.setter, soon, 0);
+    help(w.setter, soon);
     r = look(w);
     if (r == Reached::no && w.setter2) {
-      help(w.setter2, soon, 0);
+      help(w.setter2, soon);
       r = look(w);
     }
   }
@@ -144,13 +148,13 @@ Waited wait_until(const Wait& w, uint64_t deadline) {
   uint64_t looked = now_ns();  // when signals of Python and the length of commands were last looked at
   PyThreadState* thread = PyEval_SaveThread();
   Waited result = Waited::timeout;
-  urge();
   for (uint64_t round = 0;; ++round) {
     uint64_t now = now_ns();
-    uint64_t until = now + 200000 < deadline ? now + 200000 : deadline;
-    help(w.setter, until, 0);
-    if (w.setter2) help(w.setter2, until, 0);
+    uint64_t until = now + kHelp < deadline ? now + kHelp : deadline;
+    bool left = help(w.setter, until);
+    if (w.setter2) left |= help(w.setter2, until);
     if ((r = look(w)) != Reached::no) break;
+    if (left || round == 0) urge();  // what is left to the pool starts now, not at the end of a nap
     uint64_t spin_end = now_ns() + 5000;
     for (unsigned n = 0; r == Reached::no; ++n) {
       cpu_relax();
