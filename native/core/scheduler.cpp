@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "core/device.hpp"
@@ -15,10 +16,11 @@ State* g_state = new State;
 
 namespace {
 std::atomic<unsigned> g_limit{0};
-constexpr uint64_t kLinger = 20000;            // ns a thread spins on a queue that ran empty
+constexpr uint64_t kLeastLinger = 500;         // ns a thread lingers where that has brought nothing lately
 constexpr uint64_t kGiveWay = 2000;            // ns a waiting thread that ran the last commands has, to run these
 constexpr uint64_t kSpin = 10000;              // ns the scout spins before it naps
 constexpr uint64_t kNap = 50000;               // ns of one nap while launches are recent
+constexpr uint64_t kSlowNap = 120000;          // the same while lingering brings nothing; work starts within 200 us
 constexpr uint64_t kAwake = 5000000;           // ns after the last work until the scout sleeps for good
 constexpr uint64_t kBlockedNap = 10000000;     // longest nap while a queue waits for a signal that others may set
 constexpr uint64_t kBlockedSleep = 500000000;  // the same where the kernel wakes us when such a signal is set
@@ -88,21 +90,30 @@ bool give_way(Queue* q) {
 void run_queue(State* s, Queue* q) {
   q->state.store(kRunning, std::memory_order_relaxed);  // the list's lock ordered us after the push
   while (!give_way(q)) {
+    uint64_t completed = q->completed.load(std::memory_order_relaxed);
     StepResult r = step(q, false, UINT64_MAX);
     if (r != StepResult::empty) break;
     uint32_t helped = q->helped.load(std::memory_order_relaxed);
     uint64_t position = q->tail.load(std::memory_order_acquire);
     bool more = false;
+    // Who launches now and then, with work of its own between, needs the core that spinning would take.
+    if (q->completed.load(std::memory_order_relaxed) - completed > 1)
+      s->linger.store(kLinger, std::memory_order_relaxed);
+    uint64_t linger = s->linger.load(std::memory_order_relaxed);
     s->lingering.fetch_add(1, std::memory_order_relaxed);
-    uint64_t until = now_ns() + kLinger;
+    uint64_t until = now_ns() + linger;
     for (unsigned n = 0;; ++n) {
       if (q->tail.load(std::memory_order_acquire) != position) {
         more = true;
+        s->linger.store(kLinger, std::memory_order_relaxed);
         break;
       }
       if (s->ready_count.load(std::memory_order_relaxed) || s->job_count.load(std::memory_order_relaxed)) break;
       cpu_relax();
-      if ((n & 15) == 15 && now_ns() >= until) break;
+      if ((n & 7) == 7 && now_ns() >= until) {
+        s->linger.store(std::max(linger / 2, kLeastLinger), std::memory_order_relaxed);
+        break;
+      }
     }
     s->lingering.fetch_sub(1, std::memory_order_seq_cst);
     // What was pushed while we lingered woke nobody: if we go on with our own queue, another thread must take it.
@@ -183,13 +194,13 @@ bool scout(State* s) {
   auto work = [s] {
     return s->ready_count.load(std::memory_order_relaxed) || s->job_count.load(std::memory_order_relaxed);
   };
-  uint64_t begin = now_ns();
+  uint64_t begin = now_ns(), spin = std::min(kSpin, s->linger.load(std::memory_order_relaxed));
   for (unsigned n = 0;; ++n) {
     if (work()) return true;
     cpu_relax();
-    if ((n & 15) == 15 && now_ns() - begin >= kSpin) break;
+    if ((n & 7) == 7 && now_ns() - begin >= spin) break;
   }
-  uint64_t nap = kNap;
+  uint64_t nap = spin > kLeastLinger ? kNap : kSlowNap;
   for (;;) {
     uint32_t word = s->scout_word.load(std::memory_order_acquire);
     if (work()) return true;

@@ -27,6 +27,8 @@ struct Task {
   uint64_t token;
 };
 
+constexpr uint64_t kLinger = 20000;  // ns a thread spins on a queue that ran empty, where more comes soon
+
 struct State {
   std::mutex lock;  // everything below that is not atomic; held briefly
   std::deque<Queue*> ready;
@@ -39,10 +41,11 @@ struct State {
   bool scouting = false;  // one thread spins or naps and will see new work by itself
   // Mirrors of sizes above, read without the lock. Relaxed: whoever misses a change sees it at the next look.
   std::atomic<uint32_t> ready_count{0}, job_count{0}, waiting_count{0};
-  std::atomic<bool> drowsy{false};      // the scout's naps are long: new work must wake it
-  std::atomic<uint32_t> busy{0};        // threads that run something; the others are on their way to the lists
-  std::atomic<uint32_t> lingering{0};   // threads that spin on a queue of theirs and look here too
-  std::atomic<uint32_t> scout_word{0};  // futex of a napping scout
+  std::atomic<bool> drowsy{false};        // the scout's naps are long: new work must wake it
+  std::atomic<uint32_t> busy{0};          // threads that run something; the others are on their way to the lists
+  std::atomic<uint64_t> linger{kLinger};  // what that is now: less where it brings nothing. A hint, so relaxed
+  std::atomic<uint32_t> lingering{0};     // threads that spin on a queue of theirs and look here too
+  std::atomic<uint32_t> scout_word{0};    // futex of a napping scout
 };
 extern State* g_state;
 
