@@ -131,10 +131,15 @@ int set_value(PyObject* self, PyObject* value, void*) {
 PyObject* get_timestamp(PyObject* self, void*) {
   Signal* s = signal_of(self);
   if (!s) return nullptr;
-  Ref module(PyImport_ImportModule("decimal"));
-  if (!module) return nullptr;
+  // Kept: finalizers that run while the interpreter ends may look at time-stamps too, and can't import any more.
+  static PyObject* decimal_type = nullptr;  // under the GIL
+  if (!decimal_type) {
+    Ref module(PyImport_ImportModule("decimal"));
+    decimal_type = module ? PyObject_GetAttrString(module.get(), "Decimal") : nullptr;
+    if (!decimal_type) return nullptr;
+  }
   uint64_t ns = s->memory->timestamp.load(std::memory_order_acquire);
-  Ref decimal(PyObject_CallMethod(module.get(), "Decimal", "K", static_cast<unsigned long long>(ns)));
+  Ref decimal(PyObject_CallFunction(decimal_type, "K", static_cast<unsigned long long>(ns)));
   return decimal ? PyObject_CallMethod(decimal.get(), "scaleb", "i", -3) : nullptr;
 }
 
