@@ -51,7 +51,7 @@ def chosen(pattern: str | None) -> list[Row]:
 def measure(args: argparse.Namespace, rows: list[Row], console: Console) -> dict[str, Any]:
     peers = None
     if args.peers:
-        peers = {"hcq", "raw", *(p.strip() for p in args.peers.split(","))}
+        peers = {"hcq", "tghcq", "raw", *(p.strip() for p in args.peers.split(","))}
         if unknown := peers - set(PEERS):
             sys.exit(f"no peer {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}")
     for key in peers or PEERS:

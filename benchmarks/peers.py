@@ -20,12 +20,14 @@ WORKERS = Path(__file__).parent / "workers"
 
 @dataclass(frozen=True)
 class Peer:
-    """`requirements` empty: runs in our own interpreter. `key` is used in rows, `label` in tables."""
+    """`requirements` empty: runs in our own interpreter. `key` is used in rows, `label` in tables. `with_hcq`: the
+    environment also finds hcq and this checkout, and its figure is ours."""
 
     key: str
     label: str
     script: str
     requirements: tuple[str, ...] = ()
+    with_hcq: bool = False
 
 
 PEERS: dict[str, Peer] = {
@@ -33,6 +35,13 @@ PEERS: dict[str, Peer] = {
     for peer in (
         Peer("hcq", "hcq", "on_hcq.py"),
         Peer("raw", "raw", "on_raw.py"),
+        Peer(
+            "tghcq",
+            "tinygrad 0.9.2 on hcq",
+            "on_tinygrad_on_hcq.py",
+            ("tinygrad==0.9.2", "numpy<2", "llvmlite>=0.48", "platformdirs>=4"),
+            with_hcq=True,
+        ),
         # an llvmlite of its year, which still has what its LLVM device calls
         Peer("tg09", "tinygrad 0.9.2", "on_tinygrad_0_9.py", ("tinygrad==0.9.2", "numpy<2", "llvmlite==0.43.*")),
         Peer("tg14", "tinygrad 0.14", "on_tinygrad_0_14.py", ("tinygrad==0.14.*", "numpy")),
@@ -41,6 +50,10 @@ PEERS: dict[str, Peer] = {
         Peer("numpy", "NumPy", "on_numpy.py", ("numpy",)),
     )
 }
+
+
+OURS = frozenset(peer.label for peer in PEERS.values() if peer.key == "hcq" or peer.with_hcq)
+"""Labels of whose figures are hcq's, which peers and budgets are compared with."""
 
 
 class PeerMissing(Exception):

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.peers import OURS
 from benchmarks.rows import NOT_BEGUN, ROWS, Row
 from benchmarks.run import LEFT_OUT
 
@@ -18,6 +19,7 @@ SCALES = {
     "ns": (1e9, "ns"),
     "us": (1e6, "us"),
     "ms": (1e3, "ms"),
+    "MiB": (1.0, "MiB"),
     "%": (100.0, "%"),
     "x": (1.0, "x"),
     "plain": (1.0, ""),
@@ -40,7 +42,7 @@ def figure(row: Row, value: float, with_unit: bool = True) -> str:
 
 def name(entry: Result) -> str:
     """How an entry is called in a table: the peer, then what of it; raw costs by what they are."""
-    if entry["peer"] in ("raw", "hcq") and entry["label"]:
+    if (entry["peer"] == "raw" or entry["peer"] in OURS) and entry["label"]:
         return str(entry["label"])
     return f"{entry['peer']} {entry['label']}".strip()
 
@@ -78,7 +80,7 @@ def line(row: Row, entry: Result) -> str:
 def own(row: Row, result: Result) -> str:
     """Our figure with its spread over the rounds, and the variants of it below."""
     lines = []
-    for k, entry in enumerate(e for e in result["entries"] if e["peer"] == "hcq"):
+    for k, entry in enumerate(e for e in result["entries"] if e["peer"] in OURS):
         if "median" not in entry:
             lines.append(line(row, entry))
             continue
@@ -99,7 +101,7 @@ def extra(row: Row, value: Any) -> str:
 
 def cells(row: Row, result: Result) -> tuple[str, str, str, str, str, str]:
     entries = [entry for entry in result["entries"] if entry.get("missing") != LEFT_OUT]  # asked for, so no news
-    peers = [line(row, e) for e in entries if e["peer"] not in ("hcq", "raw")]
+    peers = [line(row, e) for e in entries if e["peer"] not in OURS and e["peer"] != "raw"]
     raw = [line(row, e) for e in entries if e["peer"] == "raw"]
     budget = row.budget.text if row.budget else ""
     return row.title, own(row, result), budget, verdict(row, result), "\n".join(peers), "\n".join(raw)

@@ -39,7 +39,7 @@ class Row:
     id: str
     group: str
     title: str
-    unit: str  # ns, us, ms: of one operation; GB/s: `size` bytes over the time; %, x, plain: the value as it is
+    unit: str  # ns, us, ms: of one operation; GB/s: `size` bytes over the time; %, x, MiB, plain: the value as it is
     entries: tuple[Entry, ...]
     budget: Budget | None = None
     count: int = 0  # operations a round; 0: as many as fit a round's time
@@ -237,6 +237,31 @@ def graphs() -> tuple[Row, ...]:
         )
     )
     return tuple(rows)
+
+
+def client(device: str) -> tuple[Row, ...]:
+    """An unmodified tinygrad 0.9.2, alone and on hcq."""
+    alone = Budget("never slower than tinygrad alone", 1.0, "alone")
+    given = {"device": device}
+
+    def entries(bench: str) -> tuple[Entry, ...]:
+        stand_in = (Entry("tghcq", bench, "AMD, CLANG's kernels in groups", {"device": "AMD"}),)
+        return (
+            Entry("tghcq", bench, device, given),
+            *(stand_in if device == "CLANG" else ()),
+            Entry("tg09", bench, "alone", given),
+        )
+
+    def row(bench: str, title: str, unit: str, **more: Any) -> Row:
+        name = f"client.{bench}.{device.lower()}"
+        return Row(name, "client", f"{title}, {device}", unit, entries(bench), alone, heavy=True, **more)
+
+    return (
+        row("replay", "tinygrad's JIT of 100 kernels, replayed, a kernel", "us", most=500),
+        row("eager", "tinygrad, a tensor of one kernel", "us", most=1000),
+        row("first", "tinygrad's first result in a process, nothing cached", "ms", count=1, rounds=3),
+        row("memory", "tinygrad with 200 tensors and a JIT: resident at most", "MiB", count=1, rounds=3),
+    )
 
 
 ROWS: tuple[Row, ...] = (
@@ -551,6 +576,8 @@ ROWS: tuple[Row, ...] = (
         rounds=3,
         heavy=True,
     ),
+    *client("CLANG"),
+    *client("LLVM"),
     Row(
         "raw",
         "raw",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load import Others
-from benchmarks.peers import PEERS
+from benchmarks.peers import OURS, PEERS
 from benchmarks.rows import Entry, Row
 from benchmarks.worker import Answer, Worker
 
@@ -147,7 +147,7 @@ class Column:
             return result | self.reason
         values = list(self.values.values())
         result |= {"median": statistics.median(values), "min": min(values), "max": max(values), "rounds": values}
-        if first is not None and not first.reason and first is not self and first.entry.peer == "hcq":
+        if first is not None and not first.reason and first is not self and PEERS[first.entry.peer].label in OURS:
             both = [value / first.values[k] for k, value in self.values.items() if first.values.get(k)]
             if both:
                 result["ratio"] = statistics.median(both)

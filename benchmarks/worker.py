@@ -96,7 +96,11 @@ class Worker:
         scratch.mkdir(exist_ok=True)
         inherited = dict(os.environ)
         inherited.pop("PYTHONDONTWRITEBYTECODE", None)  # an import that compiles every time is nobody's
-        if self.peer.requirements:
+        if self.peer.with_hcq:
+            import hcq  # wherever this interpreter has it from, the peer's has it too
+
+            inherited["PYTHONPATH"] = os.pathsep.join([str(Path(hcq.__file__).parent.parent), str(ROOT)])
+        elif self.peer.requirements:
             inherited.pop("PYTHONPATH", None)
         else:  # hcq as it stands in this checkout, where it was built in place
             paths = [str(ROOT / "src"), inherited.get("PYTHONPATH", "")] if built_in_place() else []
@@ -105,6 +109,7 @@ class Worker:
             **inherited,
             "HCQ_BENCH_SCRATCH": str(scratch),
             "CACHEDB": str(scratch / "cache.db"),
+            "HCQ_CACHE_DIR": str(scratch / "hcq"),
             "XDG_CACHE_HOME": str(scratch),
         }
         self.process = subprocess.Popen(

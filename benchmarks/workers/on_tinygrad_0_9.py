@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any
 
 import kernels
+import programs  # noqa: F401
 from serve import VERSIONS, Answer, bench, busy_thread, expect, fresh, fresh_median, idle_share, mappings, serve, tenths
 from tinygrad.device import Buffer, Device
 from tinygrad.dtype import dtypes

@@ -1,0 +1,92 @@
+"""Programs of tinygrad 0.9.2, run alone and on hcq alike: replays, single kernels, first results, memory."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import repeat
+from time import perf_counter
+from typing import Any
+
+from serve import Answer, bench, expect, fresh, fresh_median
+from tinygrad import Device, Tensor, TinyJit
+
+KERNELS = 100
+ELEMENTS = 1024
+
+FIRST = """
+import os
+os.environ['CACHELEVEL'] = '0'
+factor = 1 + time.time_ns() % 1_000_003 / 1_000_003
+"""
+FIRST_RESULT = """
+from tinygrad import Tensor
+x = Tensor([1.0, 2.0, 3.0], device={device!r})
+assert abs((x * factor + 1).sum().item() - (6 * factor + 3)) < 1e-3
+"""
+WORK = """
+from tinygrad import Tensor, TinyJit
+step = TinyJit(lambda x: (x @ x.T).relu().sum().realize())
+kept = []
+for k in range(200):
+    kept.append(Tensor.full((64, 64), float(k), device={device!r}).contiguous().realize())
+    step(kept[-1])
+assert step(kept[1]).item() == 64 * 64 * 64
+"""
+PEAK = "import resource\nextra['peak'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024"
+
+
+def chain(x: Any) -> Any:
+    for _ in range(KERNELS):
+        x = (x + 1).contiguous()
+    return x.realize()
+
+
+@lru_cache
+def captured(device: str) -> tuple[Any, Any]:
+    """A JIT that has captured a hundred kernels and built what graph there is, and an input of it."""
+    jitted = TinyJit(chain)
+    x = Tensor.zeros(ELEMENTS, device=device).contiguous().realize()
+    for _ in range(4):
+        out = jitted(x)
+    expect("kernels' sum", out.numpy().tolist()[-1], float(KERNELS))
+    return jitted, x
+
+
+@bench
+def replay(n: int, device: str) -> float:
+    """One of a hundred replayed kernels, until the last of n replays has finished."""
+    jitted, x = captured(device)
+    Device[device].synchronize()
+    start = perf_counter()
+    for _ in repeat(None, n):
+        out = jitted(x)
+    Device[device].synchronize()
+    took = (perf_counter() - start) / (n * KERNELS)
+    expect("kernels' sum", out.numpy().tolist()[-1], float(KERNELS))
+    return took
+
+
+@bench
+def eager(n: int, device: str) -> float:
+    """A tensor made by one kernel: schedule it, look its program up, allocate, launch."""
+    x = Tensor.zeros(ELEMENTS, device=device).contiguous().realize()
+    Device[device].synchronize()
+    start = perf_counter()
+    for _ in repeat(None, n):
+        out = (x + 1).realize()
+    Device[device].synchronize()
+    took = (perf_counter() - start) / n
+    expect("the sum", out.numpy().tolist()[-1], 1.0)
+    return took
+
+
+@bench
+def first(n: int, device: str) -> Answer:
+    """A new interpreter's first result, of a kernel that no cache has: import, open, compile, run, read."""
+    return fresh_median(n, FIRST, FIRST_RESULT.format(device=device))
+
+
+@bench
+def memory(n: int, device: str) -> Answer:
+    """MiB that a new interpreter ever had resident, over 200 tensors of 16 KiB and a JIT."""
+    return {"value": fresh("", WORK.format(device=device), PEAK)["peak"]}
