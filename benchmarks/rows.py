@@ -310,6 +310,15 @@ ROWS: tuple[Row, ...] = (
         count=1_000_000,
         quick_count=200_000,
     ),
+    Row(
+        "launch.profiled",
+        "launch",
+        "50,000 queued launches with a profile on, against without",
+        "x",
+        (Entry("hcq", "profiled"), Entry("hcq", "profiled", "LLVM", {"device": "LLVM"})),
+        Budget("1.1 x", 1.1),
+        count=50_000,
+    ),
     waits("wait.idle", "launch and wait", Budget("1.3 us", us(1.3))),
     waits("wait.busy_core", "launch and wait, other core busy", Budget("2 us", us(2)), busy_core=True),
     waits(

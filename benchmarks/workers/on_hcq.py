@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import repeat
+from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -85,6 +86,19 @@ def launch(n: int, device: str = "CLANG") -> Answer:
         dev.synchronize()
         end = perf_counter()
     return {"value": (end - start) / n, "calls alone": (called - start) / n}
+
+
+@bench
+def profiled(n: int, device: str = "CLANG") -> Answer:
+    """How much longer n queued launches take with a profile on than without, in turns; medians of each."""
+    off, on = [], []
+    for _ in range(7):
+        off.append(launch(n, device)["value"])
+        with hcq.profile() as p:
+            on.append(launch(n, device)["value"])
+        expect("kernels recorded", sum(span.kind == "kernel" for span in p.spans), n)
+    without, with_one = median(off), median(on)
+    return {"value": with_one / without, "without": without, "with one": with_one}
 
 
 @bench
