@@ -165,6 +165,20 @@ def test_a_queue_that_waits_starts_after_what_it_waited_for(clang):
     assert of(p, "kernel")[0].start >= began
 
 
+def test_flows_are_found_among_thousands_of_submits_without_work(clang):
+    """Each passes on what the ones before it waited for, over two queues: a search that follows all would not end."""
+    a, there, back = buffer(), clang.signal_t(), clang.signal_t()
+    program = clang.program("one", C)
+    work = clang.hw_compute_queue_t().exec(program, program.fill_kernargs([a._buf])).signal(there, 1)
+    with hcq.profile() as p:
+        work.submit(clang)
+        for step in range(1, 5000):
+            clang.hw_copy_queue_t().wait(there, step).signal(back, step).submit(clang)
+            clang.hw_compute_queue_t().wait(back, step).signal(there, step + 1).submit(clang)
+        clang.hw_copy_queue_t().wait(there, 5000).copy(a._buf.va_addr + 64, a._buf.va_addr, 64).submit(clang)
+    assert len(of(p, "kernel", "copy")) == 2 and len(p.flows) >= 2
+
+
 def test_streams_have_rows_of_their_own(clang):
     a, b, s = buffer(), buffer(), clang.stream()
     program = clang.program("one", C)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hcq.profiling.spans import QueueKey, Recorded, Row
 
+_ROWS = 256  # commands without work that are looked at for one piece of work
 _DEEPEST = 64  # submits without work that a dependency is followed through
 _LOOKED = 64  # commands that set the same signal among which the one that was waited for is looked for
 
@@ -38,6 +39,7 @@ def find(recorded: Recorded) -> list[tuple[int, int]]:
 class _Search:
     def __init__(self, recorded: Recorded) -> None:
         self.queues = recorded.queues
+        self.seen: set[tuple[QueueKey, int]] = set()  # rows that a search has been at
         self.owner: dict[int, QueueKey] = {}
         # (signal) -> sorted (value, time, queue number, position)
         self.setters: dict[Any, list[tuple[int, int, int, int]]] = {}
@@ -55,8 +57,10 @@ class _Search:
     def producers(self, key: QueueKey, at: int) -> set[int]:
         """The spans of other queues that the work at this position of a queue waited for."""
         found: set[int] = set()
-        for back in range(at - 1, -1, -1):
-            row = self.queues[key][back]
+        self.seen.clear()
+        rows = self.queues[key]
+        for back in range(at - 1, max(at - _ROWS, 0) - 1, -1):
+            row = rows[back]
             if row.what == "work":
                 break
             if row.what == "wait":
@@ -72,8 +76,11 @@ class _Search:
             if other == key and depth == 0:
                 continue  # its own queue runs in order
             rows = self.queues[other]
-            for back in range(at, -1, -1):
+            for back in range(at, max(at - _ROWS, 0) - 1, -1):
                 row = rows[back]
+                if (other, back) in self.seen or len(self.seen) >= _ROWS:
+                    break  # what stands before it was found already
+                self.seen.add((other, back))
                 if row.what == "work":
                     found.add(row.span)
                     break
