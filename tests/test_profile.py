@@ -185,8 +185,8 @@ def test_streams_have_rows_of_their_own(clang):
     with hcq.profile() as p:
         program(a)
         program(b, stream=s)
-    assert {span.queue for span in of(p, "kernel")} == {"COMPUTE", of(p, "kernel")[1].queue}
-    assert len({span.queue for span in of(p, "kernel")}) == 2
+    compute, stream = sorted(span.queue for span in of(p, "kernel"))
+    assert compute == "COMPUTE" and stream.startswith("stream ")
 
 
 def test_the_host_shows_launches_submits_waits_and_compiles(clang):
