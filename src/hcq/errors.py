@@ -71,6 +71,49 @@ class OutOfMemory(HCQError, RuntimeError, MemoryError):
         return type(self), (self.args[0], self.device, self.asked, self.live, self.cached)
 
 
+class ValidationError(HCQError, RuntimeError):
+    """What `hcq.checks()` or HCQ_CHECK=1 found. `sites` are the (file, line) of the user's program that took part."""
+
+    def __init__(self, message: str = "", sites: tuple[tuple[str, int], ...] = ()) -> None:
+        super().__init__(message)
+        self.sites = sites
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.args[0], self.sites)
+
+
+class RaceError(ValidationError):
+    """Two commands touch the same bytes, one writes, and nothing orders them."""
+
+
+class ReuseError(RaceError):
+    """Memory was handed out again while queued work still used it as what it was before."""
+
+
+class UseAfterFreeError(ValidationError):
+    """Something was queued that touches memory which was freed."""
+
+
+class UnwrittenReadError(ValidationError):
+    """Memory was read that nothing ever wrote."""
+
+
+class OutOfBoundsError(ValidationError):
+    """Bytes beside an allocation were written, or a command reaches past its end."""
+
+
+class SignalOrderError(ValidationError):
+    """A signal went back, or may, while somebody counts on it; or a timeline's values and signals don't belong together."""
+
+
+class DeadlockError(ValidationError):
+    """Queues wait for each other in a cycle, which nothing can end."""
+
+
+class ValidationWarning(UserWarning):
+    """A conflict that is only possible: what a program does to a buffer is not known (`prg.accesses`)."""
+
+
 class SignalTimeout(HCQError, RuntimeError, TimeoutError):
     """A wait passed its deadline. The message names the signal, the values wanted and seen, and who was to set it."""
 

@@ -1,0 +1,78 @@
+"""Cycles of queues: each stands at a wait that only a command behind another one's wait can end.
+
+Values alone decide that, so no clocks are needed, and it can be asked before a submit is queued. What does not live
+here: waits that Python can still end; those are named when their deadline passes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hcq.validation.events import Set, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+    from hcq.validation.events import Command
+
+
+class Standing(NamedTuple):
+    """A queue of a cycle: the wait it stands at, by position in its commands, and who could end it."""
+
+    position: int
+    wait: Wait
+    setters: tuple[tuple[Hashable, int], ...]
+    """(queue, position) of the commands that would."""
+
+
+def find(
+    pending: Mapping[Hashable, Sequence[Command]], value_of: Callable[[Hashable], int]
+) -> dict[Hashable, Standing]:
+    """The queues that can never go on, each with its wait; empty where there is no cycle.
+
+    `pending` are the commands that have not run, of every queue; `value_of` a signal's highest value until now.
+    """
+    at = dict.fromkeys(pending, 0)
+    values: dict[Hashable, int] = {}
+    moving = True
+    while moving:
+        moving = False
+        for queue, commands in pending.items():
+            position = at[queue]
+            while position < len(commands):
+                command = commands[position]
+                if isinstance(command, Set):
+                    values[command.signal] = max(command.value, values.get(command.signal, value_of(command.signal)))
+                elif isinstance(command, Wait):
+                    if values.get(command.signal, value_of(command.signal)) < command.value:
+                        break
+                position += 1
+            moving |= position != at[queue]
+            at[queue] = position
+    standing = {}
+    for queue, position in at.items():
+        wait = pending[queue][position] if position < len(pending[queue]) else None
+        if isinstance(wait, Wait) and (setters := tuple(_setters(pending, at, wait))):
+            standing[queue] = Standing(
+                position, wait, setters
+            )  # without setters Python alone can end it, and so it may
+    # A queue that some setter outside can set free is in no cycle; nor is who waits for that queue.
+    while True:
+        free = [queue for queue, s in standing.items() if any(setter not in standing for setter, _ in s.setters)]
+        if not free:
+            return standing
+        for queue in free:
+            del standing[queue]
+
+
+def _setters(
+    pending: Mapping[Hashable, Sequence[Command]], at: Mapping[Hashable, int], wait: Wait
+) -> list[tuple[Hashable, int]]:
+    return [
+        (queue, position)
+        for queue, commands in pending.items()
+        for position in range(at[queue], len(commands))
+        if isinstance(command := commands[position], Set)
+        and command.signal == wait.signal
+        and command.value >= wait.value
+    ]

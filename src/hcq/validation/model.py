@@ -1,0 +1,162 @@
+"""The model: what the checks know of a program, and what they make of each event.
+
+It knows queues, signals, allocations and the host by keys that the caller chooses, and nothing of devices, so that it can
+be tested against all schedules of small programs. Every method returns what it found. Not for several threads at once.
+What does not live here: telling it of real work (observer), raising (checks).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hcq.validation import deadlocks
+from hcq.validation.clocks import covers, tick
+from hcq.validation.events import HOST, READ, UNKNOWN, WRITE, Access, Deed, Wait, Work
+from hcq.validation.machine import Machine, Queue, Queued
+from hcq.validation.memory import Memory, Record
+from hcq.validation.report import Finding, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from hcq.validation.events import Command, Site
+    from hcq.validation.signals import Signal
+
+
+class Model:
+    """See the module. Commands are given as (command, deed): what, and who asked for it."""
+
+    def __init__(self) -> None:
+        self.machine = Machine(self._run)
+        self.memory = Memory()
+
+    # Queues
+
+    def deadlock(self, queue: Hashable, commands: Sequence[tuple[Command, Deed]]) -> Finding | None:
+        """What would be wrong with submitting these: a cycle of queues that nothing can end."""
+        machine = self.machine
+        pending = {key: list(known.pending) for key, known in machine.queues.items() if known.pending}
+        if not pending and all(machine.signal(c.signal).highest >= c.value for c, _ in commands if isinstance(c, Wait)):
+            return None
+        mine = pending.setdefault(queue, [])
+        mine += [Queued(command, deed, machine.host) for command, deed in commands]
+        cycle = deadlocks.find(
+            {key: [queued.command for queued in listed] for key, listed in pending.items()},
+            lambda key: machine.signal(key).highest,
+        )
+        if not cycle:
+            return None
+        lines = []
+        for key, stands in cycle.items():
+            lines.append(f"  {key} stands at: {pending[key][stands.position].deed}")
+            lines += [f"    set by: {pending[setter][at].deed}" for setter, at in stands.setters]
+        text = "deadlock: each of these queues waits for what only another of them sets, behind its own wait:\n"
+        deeds = tuple(pending[key][stands.position].deed for key, stands in cycle.items())
+        return Finding(Kind.DEADLOCK, text + "\n".join(lines), deeds)
+
+    def submit(self, queue: Hashable, commands: Sequence[tuple[Command, Deed]]) -> list[Finding]:
+        """Commands are queued behind those of `queue`."""
+        found: list[Finding] = []
+        queued = []
+        for command, deed in commands:
+            regions = []
+            for access in command.accesses if isinstance(command, Work) else ():
+                region, finding = self.memory.resolve(access, deed)
+                regions.append(region)
+                if finding is not None:
+                    found.append(finding)
+            queued.append(Queued(command, deed, self.machine.host, tuple(regions)))
+        return found + self.machine.submit(queue, queued)
+
+    def finish(self, queues: Sequence[Hashable]) -> list[Finding]:
+        """The host has seen that all that was submitted to these queues is over."""
+        return self.machine.finish(queues)
+
+    # Signals
+
+    def signal(self, key: Hashable, name: str, value: Callable[[], int]) -> Signal:
+        """The signal of that key; `value` reads what it is now, where it is new."""
+        known = self.machine.signals.get(key)
+        return self.machine.signal(key, name, value()) if known is None else known
+
+    def set(self, signal: Hashable, value: int, deed: Deed) -> list[Finding]:
+        """The host sets a signal."""
+        return self.machine.set_by_host(signal, value, deed)
+
+    def waited(self, signal: Hashable, value: int) -> None:
+        """A wait of the host has ended."""
+        before = self.machine.signal(signal).reaching(value)
+        if before is not None:
+            self.machine.seen_by_host(before)
+            self.machine.settle()
+
+    def saw(self, signal: Hashable, value: int) -> None:
+        """The host has read a signal's value."""
+        self.machine.seen_by_host(self.machine.signal(signal).showing(value))
+
+    # Memory
+
+    def allocate(
+        self,
+        number: int,
+        space: Hashable,
+        first: int,
+        last: int,
+        name: str,
+        site: Site | None,
+        reached: Callable[[Hashable, int], bool] = lambda signal, value: True,
+    ) -> None:
+        """An allocation. `reached` tells whether a signal is at a value, truly: the allocator may know so too."""
+        self.memory.allocate(number, space, first, last, name, site, lambda record: self._is_over(record, reached))
+
+    def free(self, number: int, site: Site | None) -> None:
+        """The end of an allocation. Queued work may go on using it; what is queued from now on may not."""
+        self.memory.free(number, site)
+
+    def share(self, number: int) -> None:
+        """The host may write an allocation unseen from now on."""
+        region = self.memory.region(number)
+        if region is not None:
+            region.written = None
+
+    def touch(self, access: Access, deed: Deed) -> list[Finding]:
+        """The host reads or writes memory, now."""
+        machine = self.machine
+        region = self.memory.find(access.space, access.first)
+        found = []
+        if access.kind & READ and (finding := self.memory.unwritten(access, region, deed)) is not None:
+            found.append(finding)
+        machine.host = tick(machine.host, HOST)
+        found += self.memory.touch(access, region, HOST, machine.host, machine.floor(), deed)
+        if access.kind & WRITE:
+            self.memory.write(region, access.first, access.last)
+        return found
+
+    def _run(self, queue: Queue, queued: Queued) -> list[Finding]:
+        work, found, floor = queued.command, [], self.machine.floor()
+        if not isinstance(work, Work):
+            return []
+        for access, region in zip(work.accesses, queued.regions, strict=True):
+            found += self.memory.touch(access, region, queue.key, queue.clock, floor, queued.deed)
+            if access.kind == READ and not work.moves:
+                finding = self.memory.unwritten(access, region, queued.deed)
+                found += [finding] if finding is not None else []
+        if work.moves:
+            (src, dest), (source, region) = work.accesses, queued.regions
+            self.memory.move(src, source, dest, region)
+        else:
+            for access, region in zip(work.accesses, queued.regions, strict=True):
+                if access.kind & (WRITE | UNKNOWN):
+                    self.memory.write(region, access.first, access.last)
+        return found
+
+    def _is_over(self, record: Record, reached: Callable[[Hashable, int], bool]) -> bool:
+        """Whether work has ended: the host knows, or the signal set after it says so. Yes where nobody can tell."""
+        machine = self.machine
+        if covers(machine.host, record.agent, record.time):
+            return True
+        queue = machine.queues.get(record.agent)
+        for time, signal, value in queue.settings if queue is not None else ():
+            if time >= record.time:
+                return reached(signal, value)
+        return True
