@@ -80,6 +80,9 @@ PyObject* fill_kernargs(PyObject* self_object, PyObject* args, PyObject* kwargs)
     }
   }
   std::memcpy(reinterpret_cast<void*>(address), arguments.bytes, arguments.size);
+  if (watching() && tell("filled", "(OOOK)", self_object, list.get(), vals ? vals : Py_None,
+                         static_cast<unsigned long long>(address)) == Told::failed)
+    return nullptr;
   return PyLong_FromUnsignedLongLong(address);
 }
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from hcq.runtime.counters import MemoryStats as MemoryStats
     from hcq.runtime.counters import memory_stats as memory_stats
     from hcq.runtime.registry import Device as Device
+    from hcq.validation.switch import checks as checks
 
 __version__ = "0.1.0"
 
@@ -61,6 +62,7 @@ _NAMES = {
     "hcq.queues.allocator": ("HCQAllocator", "HCQBuffer"),
     "hcq.queues.profile": ("hcq_profile",),
     "hcq.profiling.session": ("profile",),
+    "hcq.validation.switch": ("checks",),
 }
 
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
@@ -97,3 +99,8 @@ if _os.environ.get("PROFILE", "0") != "0":
         from hcq.profiling.environment import start as _start
 
         _start()
+
+if _os.environ.get("HCQ_CHECK", "").strip().lower() not in ("", "0", "false", "no", "off"):
+    from hcq.validation.switch import from_environment as _from_environment
+
+    _from_environment()

@@ -146,6 +146,12 @@ KERNEL_TIMEOUT_MS = Count(
     "HCQ_KERNEL_TIMEOUT_MS", 300_000, "Milliseconds a command may run before its device is lost; 0 never."
 )
 
+CHECK = Text(
+    "HCQ_CHECK",
+    None,
+    "Check order, lifetimes and bounds of all work (docs/checks.md): 1, or strict; unset or 0 checks nothing.",
+)
+
 PROFILE = Flag(
     "PROFILE", False, "Record every kernel and copy from `import hcq` on; write a trace when the interpreter leaves."
 )

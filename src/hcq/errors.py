@@ -103,7 +103,7 @@ class OutOfBoundsError(ValidationError):
 
 
 class SignalOrderError(ValidationError):
-    """A signal went back, or may, while somebody counts on it; or a timeline's values and signals don't belong together."""
+    """A signal goes back, or may, while somebody counts on it; or a wait names a value of another timeline signal."""
 
 
 class DeadlockError(ValidationError):

@@ -57,6 +57,8 @@ class HCQProgram:
         if kernargs_ptr is None:
             kernargs_ptr = self.device.kernargs.take(self.kernargs_alloc_size)
         self._write_kernargs(kernargs_ptr, handles, data)
+        if watch.active:
+            watch.filled(self, bufs, vals, kernargs_ptr)
         return kernargs_ptr
 
     def __call__(

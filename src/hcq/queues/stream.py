@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hcq import config
 from hcq.queues.lane import WRAP
+from hcq.runtime import watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,9 @@ class Stream:
         self.signal = device.signal_t(0)
         self._value = 0
         self._waits: list[tuple[Any, int]] = device.ordering()
+        if watch.active:
+            for signal, value in self._waits:
+                watch.stream_wait(self, signal, value)
 
     @property
     def position(self) -> tuple[Any, int]:
@@ -56,6 +60,8 @@ class Stream:
             with other.timeline_lock:
                 pair = other.timeline_signal, other.timeline_value - 1
         self.device.check_usable()
+        if watch.active:
+            watch.stream_wait(self, *pair)
         with self._lock:
             self._waits.append(pair)
         return self

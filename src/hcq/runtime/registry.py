@@ -207,6 +207,10 @@ class Registry:
             if not isinstance(device, Compiled):
                 raise TypeError(f"the factory of {name} must return an hcq.Compiled, not {type(device).__name__}")
             self._opened[name] = device
+            from hcq.runtime import watch
+
+            if watch.active:
+                watch.opened(device)
             return device
 
     def _factory(self, name: str) -> Factory:

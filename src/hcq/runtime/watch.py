@@ -49,6 +49,12 @@ class Observer:
     ) -> None:
         """It is queued: it starts once `signal` is at least value - 1, and sets it to `value`."""
 
+    def filled(self, program: Any, bufs: Any, vals: Any, address: int) -> None:
+        """Kernargs were filled, for the `exec` of a queue that is still to be submitted."""
+
+    def opened(self, device: Any) -> None:
+        """A device was opened."""
+
     def copy_buffers(self, dest: Any, src: Any, stream: Any) -> bool:
         """hcq.copy was called, for Buffers. Only a capture acts on it: what it leads to is told of as well."""
         return False
@@ -213,6 +219,16 @@ def launch(
 def launched(device: Any, program: Any, bufs: Any, vals: Any, groups: Any, items: Any, signal: Any, value: int) -> None:
     for observer in _told():
         observer.launched(device, program, tuple(bufs), _values(vals), _size(groups), _size(items), signal, value)
+
+
+def filled(program: Any, bufs: Any, vals: Any, address: int) -> None:
+    for observer in _told():
+        observer.filled(program, tuple(bufs), vals, address)
+
+
+def opened(device: Any) -> None:
+    for observer in observers:
+        observer.opened(device)
 
 
 def copy_buffers(dest: Any, src: Any, stream: Any) -> bool:

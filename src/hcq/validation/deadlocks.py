@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hcq.validation.events import Set, Wait
+from hcq.validation.events import Link, Set, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -41,17 +41,22 @@ def find(
             position = at[queue]
             while position < len(commands):
                 command = commands[position]
-                if isinstance(command, Set):
-                    values[command.signal] = max(command.value, values.get(command.signal, value_of(command.signal)))
-                elif isinstance(command, Wait):
-                    if values.get(command.signal, value_of(command.signal)) < command.value:
+                if isinstance(command, Link):
+                    if _stands(Wait(command.signal, command.value - 1), values, value_of):
                         break
+                    values[command.signal] = max(command.value, values.get(command.signal, 0))
+                elif isinstance(command, Set):
+                    values[command.signal] = max(command.value, values.get(command.signal, value_of(command.signal)))
+                elif _stands(command, values, value_of):
+                    break
                 position += 1
             moving |= position != at[queue]
             at[queue] = position
     standing = {}
     for queue, position in at.items():
         wait = pending[queue][position] if position < len(pending[queue]) else None
+        if isinstance(wait, Link):
+            wait = Wait(wait.signal, wait.value - 1)
         if isinstance(wait, Wait) and (setters := tuple(_setters(pending, at, wait))):
             standing[queue] = Standing(
                 position, wait, setters
@@ -65,6 +70,12 @@ def find(
             del standing[queue]
 
 
+def _stands(command: Command, values: Mapping[Hashable, int], value_of: Callable[[Hashable], int]) -> bool:
+    if not isinstance(command, Wait):
+        return False
+    return values.get(command.signal, value_of(command.signal)) < command.value
+
+
 def _setters(
     pending: Mapping[Hashable, Sequence[Command]], at: Mapping[Hashable, int], wait: Wait
 ) -> list[tuple[Hashable, int]]:
@@ -72,7 +83,7 @@ def _setters(
         (queue, position)
         for queue, commands in pending.items()
         for position in range(at[queue], len(commands))
-        if isinstance(command := commands[position], Set)
+        if isinstance(command := commands[position], (Set, Link))
         and command.signal == wait.signal
         and command.value >= wait.value
     ]

@@ -62,14 +62,26 @@ class Set(NamedTuple):
 
 
 class Work(NamedTuple):
-    """A kernel or a copy: `name` says which, in words. A copy (`moves`) reads its first access and writes its second."""
+    """A kernel or a copy: `name` says which, in words. A copy (`moves`) reads its first access and writes its second;
+    with one access, the other side is memory that nobody keeps book of."""
 
     name: str
     accesses: tuple[Access, ...] = ()
     moves: bool = False
 
 
-Command = Wait | Set | Work
+class Link(NamedTuple):
+    """A piece of a timeline: wait for `signal` to be `value - 1`, do the work, set it to `value`.
+
+    Threads that launch at the same time may be heard of in another order than they queued: values say which it was.
+    """
+
+    signal: Hashable
+    value: int
+    work: Work
+
+
+Command = Wait | Set | Work | Link
 
 
 class Deed(NamedTuple):

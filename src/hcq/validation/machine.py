@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from hcq.validation.clocks import EMPTY, join, meet, tick
-from hcq.validation.events import HOST, Deed, Set, Wait, Work
+from hcq.validation.events import HOST, Deed, Link, Set, Wait, Work
 from hcq.validation.signals import Signal
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Machine:
         self.signals: dict[Hashable, Signal] = {}
         self.host: Clock = EMPTY
         self._run = run
+        self._busy: dict[Hashable, Queue] = {}  # those with commands that have not run
+        self._live: dict[Hashable, Signal] = {}  # those that something is remembered of
 
     def signal(self, key: Hashable, name: str = "", base: int = 0) -> Signal:
         """The signal of that key; made with its name and the value it has now where it is new."""
@@ -68,7 +70,11 @@ class Machine:
 
     def submit(self, key: Hashable, queued: Iterable[Queued]) -> list[Finding]:
         """Put commands behind those of a queue, and run what can run."""
-        self.queue(key).pending.extend(queued)
+        queue = self.queue(key)
+        pending = queue.pending
+        self._busy[key] = queue
+        for one in queued:
+            pending.insert(_place(pending, one.command), one)
         return self.advance()
 
     def advance(self) -> list[Finding]:
@@ -77,25 +83,32 @@ class Machine:
         moving = True
         while moving:
             moving = False
-            for queue in list(self.queues.values()):
+            for key, queue in list(self._busy.items()):
                 while queue.pending and self._step(queue, found):
                     moving = True
+                if not queue.pending:
+                    del self._busy[key]
         return found
+
+    def busy(self) -> list[tuple[Hashable, Queue]]:
+        """The queues with commands that have not run."""
+        return [(key, queue) for key, queue in self._busy.items() if queue.pending]
 
     def floor(self) -> Clock:
         """What everything that is still to come comes after."""
-        heads = [queued.clock for queue in self.queues.values() for queued in queue.pending]
+        heads = [queue.pending[0].clock for queue in self._busy.values() if queue.pending]
         return meet([self.host, *heads]) if heads else self.host
 
     def standing(self) -> dict[Hashable, Wait]:
         """The queues that stand at a wait, and at which."""
-        heads = {key: queue.pending[0].command for key, queue in self.queues.items() if queue.pending}
-        return {key: command for key, command in heads.items() if isinstance(command, Wait)}
+        heads = {key: queue.pending[0].command for key, queue in self._busy.items() if queue.pending}
+        return {key: wait for key, command in heads.items() if (wait := wait_of(command)) is not None}
 
     def set_by_host(self, key: Hashable, value: int, deed: Deed) -> list[Finding]:
         """The host sets a signal."""
         self.host = tick(self.host, HOST)
-        found = self.signal(key).set(value, self.host, deed)
+        self._live[key] = self.signal(key)
+        found = self.signal(key).set(value, self.host, self.host, deed)
         return found + self.advance()
 
     def seen_by_host(self, clock: Clock) -> None:
@@ -117,31 +130,61 @@ class Machine:
         self.settle()
         return found
 
+    def in_use(self) -> set[Hashable]:
+        """The signals that something is still remembered of."""
+        named = {
+            command.signal
+            for queue in self._busy.values()
+            for queued in queue.pending
+            if not isinstance(command := queued.command, Work)
+        }
+        return named | self._live.keys()
+
     def settle(self) -> None:
         """Forget what everything still to come comes after anyway."""
         floor = self.floor()
-        for signal in self.signals.values():
+        for key, signal in list(self._live.items()):
             signal.settle(floor)
+            if not signal.in_use:
+                del self._live[key]
 
     def _step(self, queue: Queue, found: list[Finding]) -> bool:
         queued = queue.pending[0]
         command = queued.command
         clock = join(queue.clock, queued.clock)
-        if isinstance(command, Wait):
-            signal = self.signal(command.signal)
-            before = signal.reaching(command.value)
+        wait = wait_of(command)
+        if wait is not None:
+            signal = self.signal(wait.signal)
+            before = signal.reaching(wait.value)
             if before is None:
                 return False
-            queue.clock = tick(join(clock, before), queue.key)
-            signal.use(queue.key, command.value, queue.clock[queue.key], queued.deed)
-        elif isinstance(command, Set):
+            self._live[wait.signal] = signal
+            queue.clock = clock = tick(join(clock, before), queue.key)
+            found += signal.use(queue.key, wait.value, clock[queue.key], queued.deed)
+        queue.pending.popleft()
+        if isinstance(command, (Work, Link)):
+            queue.clock = clock = tick(clock, queue.key)
+            found += self._run(queue, queued)
+        if isinstance(command, (Set, Link)):
             queue.clock = tick(clock, queue.key)
             queue.settings.append((queue.clock[queue.key], command.signal, command.value))
-            found += self.signal(command.signal).set(command.value, queue.clock, queued.deed)
-        elif isinstance(command, Work):
-            queue.clock = tick(clock, queue.key)
-            queue.pending.popleft()
-            found += self._run(queue, queued)
-            return True
-        queue.pending.popleft()
+            self._live[command.signal] = self.signal(command.signal)
+            found += self.signal(command.signal).set(command.value, queue.clock, queued.clock, queued.deed)
         return True
+
+
+def wait_of(command: Command) -> Wait | None:
+    """What a command waits for before anything else."""
+    if isinstance(command, Link):
+        return Wait(command.signal, command.value - 1)
+    return command if isinstance(command, Wait) else None
+
+
+def _place(pending: deque[Queued], command: Command) -> int:
+    at = len(pending)
+    while isinstance(command, Link) and at:
+        before = pending[at - 1].command
+        if not isinstance(before, Link) or before.signal != command.signal or before.value < command.value:
+            break
+        at -= 1
+    return at

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq.validation.clocks import covers
 from hcq.validation.events import READ, UNKNOWN, WRITE
@@ -33,6 +33,7 @@ class Region:
     def __init__(self, number: int, space: Hashable, first: int, last: int, name: str, made: Site | None) -> None:
         self.number, self.space, self.first, self.last, self.name, self.made = number, space, first, last, name, made
         self.freed: Site | None = None
+        self.owner: Any = None  # the caller's
         self.is_free = False
         self.written: Intervals | None = Intervals()
 
@@ -72,7 +73,9 @@ class _History:
 class Memory:
     """All address spaces. Regions that are live never overlap, nor do histories."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_pristine: Callable[[Region, Access], bool] = lambda region, access: True) -> None:
+        """`is_pristine` may look at the memory itself: whether none of these bytes changed since the allocation."""
+        self.is_pristine = is_pristine
         self._regions: dict[Hashable, list[Region]] = {}  # by address; freed ones until their memory is another's
         self._by_number: dict[int, Region] = {}
         self._histories: dict[Hashable, list[_History]] = {}
@@ -88,7 +91,7 @@ class Memory:
         name: str,
         made: Site | None,
         is_over: Callable[[Record], bool],
-    ) -> None:
+    ) -> Region:
         """An allocation. What `is_over` says to have ended, as the allocator knows, conflicts with nothing any more."""
         known = self._regions.setdefault(space, [])
         low, high = _overlapping(known, first, last)
@@ -106,6 +109,7 @@ class Memory:
         low, high = _overlapping(histories, first, last)
         for history in histories[low:high]:
             history.records = [record for record in history.records if not is_over(record)]
+        return region
 
     def free(self, number: int, freed: Site | None) -> None:
         """The end of an allocation. Its memory may be handed out again."""
@@ -116,6 +120,10 @@ class Memory:
     def region(self, number: int) -> Region | None:
         """An allocation by its number, while its memory is not another's."""
         return self._by_number.get(number)
+
+    def spaces(self) -> list[Hashable]:
+        """The address spaces in which there are allocations."""
+        return list(self._regions)
 
     def find(self, space: Hashable, address: int) -> Region | None:
         """The allocation, free or not, that an address is in."""
@@ -174,6 +182,9 @@ class Memory:
         if region is None or region.written is None or access.first >= access.last:
             return None
         if region.written.covers(access.first, access.last):
+            return None
+        if not self.is_pristine(region, access):  # written unseen: by the host, at the address
+            region.written = None
             return None
         some = bool(region.written.within(access.first, access.last))
         which = span(access.first, access.last, region.first, region.last - region.first)

@@ -1,7 +1,7 @@
 """The model: what the checks know of a program, and what they make of each event.
 
-It knows queues, signals, allocations and the host by keys that the caller chooses, and nothing of devices, so that it can
-be tested against all schedules of small programs. Every method returns what it found. Not for several threads at once.
+It knows queues, signals, allocations and the host by keys that the caller chooses, and nothing of devices, so that it
+can be tested against all schedules of small programs. Methods return what they found. One thread at a time.
 What does not live here: telling it of real work (observer), raising (checks).
 """
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from hcq.validation import deadlocks
 from hcq.validation.clocks import covers, tick
-from hcq.validation.events import HOST, READ, UNKNOWN, WRITE, Access, Deed, Wait, Work
-from hcq.validation.machine import Machine, Queue, Queued
+from hcq.validation.events import HOST, READ, UNKNOWN, WRITE, Access, Deed, Link, Work
+from hcq.validation.machine import Machine, Queue, Queued, wait_of
 from hcq.validation.memory import Memory, Record
 from hcq.validation.report import Finding, Kind
 
@@ -35,8 +35,9 @@ class Model:
     def deadlock(self, queue: Hashable, commands: Sequence[tuple[Command, Deed]]) -> Finding | None:
         """What would be wrong with submitting these: a cycle of queues that nothing can end."""
         machine = self.machine
-        pending = {key: list(known.pending) for key, known in machine.queues.items() if known.pending}
-        if not pending and all(machine.signal(c.signal).highest >= c.value for c, _ in commands if isinstance(c, Wait)):
+        pending = {key: list(known.pending) for key, known in machine.busy()}
+        waits = [wait for command, _ in commands if (wait := wait_of(command)) is not None]
+        if not pending and all(machine.signal(wait.signal).highest >= wait.value for wait in waits):
             return None
         mine = pending.setdefault(queue, [])
         mine += [Queued(command, deed, machine.host) for command, deed in commands]
@@ -60,7 +61,8 @@ class Model:
         queued = []
         for command, deed in commands:
             regions = []
-            for access in command.accesses if isinstance(command, Work) else ():
+            work = work_of(command)
+            for access in work.accesses if work is not None else ():
                 region, finding = self.memory.resolve(access, deed)
                 regions.append(region)
                 if finding is not None:
@@ -71,6 +73,13 @@ class Model:
     def finish(self, queues: Sequence[Hashable]) -> list[Finding]:
         """The host has seen that all that was submitted to these queues is over."""
         return self.machine.finish(queues)
+
+    def retire(self, queues: Sequence[Hashable]) -> list[Finding]:
+        """These queues are gone with their devices, and what they held with them."""
+        found = self.machine.finish(queues)
+        for key in queues:
+            self.machine.queues.pop(key, None)
+        return found
 
     # Signals
 
@@ -105,9 +114,11 @@ class Model:
         name: str,
         site: Site | None,
         reached: Callable[[Hashable, int], bool] = lambda signal, value: True,
+        owner: object = None,
     ) -> None:
         """An allocation. `reached` tells whether a signal is at a value, truly: the allocator may know so too."""
-        self.memory.allocate(number, space, first, last, name, site, lambda record: self._is_over(record, reached))
+        is_over = lambda record: self._is_over(record, reached)  # noqa: E731
+        self.memory.allocate(number, space, first, last, name, site, is_over).owner = owner
 
     def free(self, number: int, site: Site | None) -> None:
         """The end of an allocation. Queued work may go on using it; what is queued from now on may not."""
@@ -133,15 +144,15 @@ class Model:
         return found
 
     def _run(self, queue: Queue, queued: Queued) -> list[Finding]:
-        work, found, floor = queued.command, [], self.machine.floor()
-        if not isinstance(work, Work):
+        work, found, floor = work_of(queued.command), [], self.machine.floor()
+        if work is None:
             return []
         for access, region in zip(work.accesses, queued.regions, strict=True):
             found += self.memory.touch(access, region, queue.key, queue.clock, floor, queued.deed)
             if access.kind == READ and not work.moves:
                 finding = self.memory.unwritten(access, region, queued.deed)
                 found += [finding] if finding is not None else []
-        if work.moves:
+        if work.moves and len(work.accesses) == 2:
             (src, dest), (source, region) = work.accesses, queued.regions
             self.memory.move(src, source, dest, region)
         else:
@@ -160,3 +171,10 @@ class Model:
             if time >= record.time:
                 return reached(signal, value)
         return True
+
+
+def work_of(command: Command) -> Work | None:
+    """What a command does to memory."""
+    if isinstance(command, Link):
+        return command.work
+    return command if isinstance(command, Work) else None

@@ -49,6 +49,11 @@ class Signal:
             return self.settings[-1].value if self.settings else self.base
         return max((setting.value for setting in self.settings), default=self.base)
 
+    @property
+    def in_use(self) -> bool:
+        """Whether anything is remembered of it but its value."""
+        return bool(self.settings or self._uses)
+
     def reaching(self, value: int) -> Clock | None:
         """What is before a wait for `value` that has ended; None where nothing that is known can end it."""
         if self.base >= value:
@@ -63,23 +68,38 @@ class Signal:
         """What is before somebody saw just this value."""
         return meet(setting.clock for setting in self.settings if setting.value == value)
 
-    def use(self, agent: Hashable, wanted: int, time: int, deed: Deed) -> None:
-        """Note a wait that went on."""
+    def use(self, agent: Hashable, wanted: int, time: int, deed: Deed) -> list[Finding]:
+        """Note a wait that went on; tell where it might as well not have."""
         uses = self._uses.setdefault(agent, [])
         # One that waits for as much, later, says all that an earlier one would.
         uses[:] = [use for use in uses if use.wanted > wanted]
         uses.append(_Use(wanted, time, deed))
+        return self.lost(wanted, deed)
 
-    def set(self, value: int, clock: Clock, deed: Deed) -> list[Finding]:
-        """Note that it is set; tell where it goes back under somebody's eyes."""
+    def lost(self, wanted: int, deed: Deed) -> list[Finding]:
+        """Where a wait for `wanted` may come too late, after the signal has gone back: what is wrong."""
+        if self._in_order or self.base >= wanted:
+            return []
+        able = [setting for setting in self.settings if setting.value >= wanted]
+        for low in self.settings:
+            if low.value < wanted and any(not is_before(low.clock, setting.clock) for setting in able):
+                high = next(setting for setting in able if not is_before(low.clock, setting.clock))
+                text = (
+                    f"signal goes back: {deed}\n  is for what this sets: {high.deed}\n  and this may come after it, "
+                    f"before the wait has seen it: {low.deed}"
+                )
+                return [Finding(Kind.SIGNAL, text, (deed, high.deed, low.deed))]
+        return []
+
+    def set(self, value: int, clock: Clock, known: Clock, deed: Deed) -> list[Finding]:
+        """Note that it is set; tell where it goes back under somebody's eyes. `known` is what the host knew then."""
         found = self._going_back(value, clock, deed)
         lower = value < self.highest
-        after_all = all(is_before(setting.clock, clock) for setting in self._latest())
-        if lower and not found and after_all:
-            # A reset that comes after everything: a new beginning.
-            self.base, self.settings, self._in_order = value, [], True
-            self.settings.append(Setting(value, clock, deed))
+        if lower and not found and all(is_before(setting.clock, known) for setting in self.settings):
+            # A reset, by who knew that all before was over: a new beginning.
+            self.base, self.settings, self._in_order = value, [Setting(value, clock, deed)], True
             return found
+        after_all = all(is_before(setting.clock, clock) for setting in self._latest())
         self._in_order = self._in_order and not lower and after_all
         self.settings.append(Setting(value, clock, deed))
         return found
@@ -116,13 +136,6 @@ class Signal:
                         f"  while a wait for {use.wanted} may not have seen it yet: {use.deed}"
                     )
                     return [Finding(Kind.SIGNAL, text, (deed, use.deed))]
-        for setting in self._latest():
-            if setting.value != value and not is_before(setting.clock, clock):
-                text = (
-                    f"signal goes back: {self.name} is set to {value}: {deed}\n"
-                    f"  and to {setting.value}: {setting.deed}\n  nothing orders the two: either may come last"
-                )
-                return [Finding(Kind.SIGNAL, text, (setting.deed, deed))]
         return []
 
 

@@ -4,6 +4,7 @@ A module an area; importing them registers.
 """
 
 from hcq.testing.mutants import (
+    checks,
     faults,
     graphs,
     memory,
@@ -17,6 +18,7 @@ from hcq.testing.mutants import (
 )
 
 __all__ = [
+    "checks",
     "faults",
     "graphs",
     "memory",

@@ -125,8 +125,8 @@ def test_array_shares_host_memory(dev):
 @promise("interop.empty_zeros", "buffer.numpy")
 def test_empty_zeros_and_numpy(dev):
     empty = hcq.empty((2, 3), I32, dev.dname)
-    assert empty.is_allocated() and empty.size == 6 and empty.numpy().shape == (2, 3)
-    assert hcq.empty(4, I32, device=dev.dname).numpy().shape == (4,)
+    assert empty.is_allocated() and empty.size == 6 and empty.fill(7).numpy().shape == (2, 3)
+    assert hcq.empty(4, I32, device=dev.dname).fill(7).numpy().shape == (4,)
     zeros = hcq.zeros((3, 2), I32, dev.dname)
     assert zeros.numpy().tolist() == [[0, 0]] * 3
     array = np.arange(6, dtype=I32).reshape(2, 3)

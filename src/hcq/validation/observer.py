@@ -1,0 +1,389 @@
+"""From the watch point to the model: each event of the runtime, in the model's words.
+
+What does not live here: what is wrong with it (model), red zones (redzones), raising (checks).
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from hcq.queues.device import HCQCompiled
+from hcq.runtime import watch
+from hcq.validation import sites
+from hcq.validation.events import READ, WRITE, Deed, Link, Set, Wait, Work
+from hcq.validation.lanes import Book, Lanes, key_of
+from hcq.validation.model import Model
+from hcq.validation.ranges import Ranges, space_of
+from hcq.validation.report import Finding, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from hcq.validation.events import Command, Site
+    from hcq.validation.lanes import LaneKey
+
+_DEEDS = 8  # writers of an allocation that are remembered for red zones
+_FAR = 2**30  # further than this ahead of a timeline, a value is of another one
+
+
+class _Thread(threading.local):
+    """Host accesses that were told of, and that come after a wait which this thread has yet to do."""
+
+    def __init__(self) -> None:
+        self.accesses: list[tuple[Any, Any, int, int, int, Site | None]] = []
+
+
+class Watcher(watch.Observer):
+    """Told of everything. `report` gets what is found, and raises where that is to be raised."""
+
+    def __init__(self, report: Callable[[Sequence[Finding]], None]) -> None:
+        self.model = Model()
+        self.deeds: dict[int, deque[Deed]] = {}
+        """By the number of an allocation: who could write it since red zones were looked at."""
+        self._report = report
+        self._book = Book(self.model)
+        self._ranges = Ranges(self.model.memory, self._adopt)
+        self._numbers = itertools.count(1)
+        self._freed: deque[tuple[Hashable, int, Site | None]] = deque()
+        self._promised: set[tuple[Hashable, int]] = set()  # what queues of drivers in Python will set
+        self._late: list[Finding] = []
+        self._lock = threading.RLock()
+        self._inside = False
+        self._thread = _Thread()
+
+    # Work
+
+    def submit(self, device: Any, queue: Any) -> bool:
+        """Before a queue is submitted: it is refused where it closes a cycle of waits."""
+        with self._lock:
+            if not self._inside:
+                lanes = self._book.lanes(device)
+                commands = self._commands(device, queue, sites.here())
+                if not lanes.native:
+                    self._promised |= {(c.signal, c.value) for c, _ in commands if isinstance(c, Set)}
+                finding = self.model.deadlock(self._lane_of(lanes, queue), commands)
+                found = [finding] if finding is not None else []
+                self._report(found + self._wraps(commands))
+        return False
+
+    def submitted(self, device: Any, queue: Any) -> None:
+        site = sites.here()
+
+        def event() -> list[Finding]:
+            lanes = self._book.lanes(device)
+            commands = self._commands(device, queue, site)
+            if not lanes.native and queue._submitted is not None:
+                commands.append(self._own_mark(queue._submitted, site))
+            return self.model.submit(self._lane_of(lanes, queue), commands)
+
+        self._do(event)
+
+    def launched(
+        self, device: Any, program: Any, bufs: Any, vals: Any, groups: Any, items: Any, signal: Any, value: int
+    ) -> None:
+        site = sites.here()
+        self._do(
+            lambda: self._link(
+                device, "compute queue", signal, value, site, lambda: self._ranges.launch(device, program, bufs)
+            )
+        )
+
+    def copied(self, device: Any, dest: int, src: int, nbytes: int, signal: Any, value: int) -> None:
+        site = sites.here()
+        self._do(
+            lambda: self._link(
+                device, "copy queue", signal, value, site, lambda: self._ranges.copy(device, dest, src, nbytes)
+            )
+        )
+
+    def filled(self, program: Any, bufs: Any, vals: Any, address: int) -> None:
+        self._do(lambda: self._ranges.filled(program, bufs, address))
+
+    def stream_wait(self, stream: Any, signal: Any, value: int) -> None:
+        site = sites.here()
+
+        def event() -> list[Finding]:
+            lanes = self._book.lanes(stream.device)
+            if lanes.native:
+                key = self._stream(lanes, stream.position[0])
+                return self.model.submit(key, [self._waiting(signal, value, "stream.wait", str(key), site)])
+            lanes.stream_waits.setdefault(key_of(stream.signal), []).append((signal, value))
+            return []
+
+        self._do(event)
+
+    def replayed(self, graph: Any, pairs: Any) -> None:
+        site = sites.here()
+
+        def event() -> list[Finding]:
+            first = self._book.lanes(pairs[0][0])
+            lane = first.key("graph replays")
+            keys = [(self._book.signal(signal, value - 1), value) for _, signal, value in pairs]
+            whole = Deed("a graph's replay", str(lane), site)
+            commands: list[tuple[Command, Deed]] = [(Wait(key, value - 1), whole) for key, value in keys]
+            for node in graph.nodes:
+                work = self._ranges.node(graph, node)
+                deed = Deed(f"{work.name} of a graph", str(lane), site)
+                self._note(work, deed)
+                commands.append((work, deed))
+            return self.model.submit(lane, [*commands, *((Set(key, value), whole) for key, value in keys)])
+
+        self._do(event)
+
+    # The host
+
+    def waited(self, signal: Any, value: int) -> None:
+        def event() -> None:
+            key = self._book.known(signal)
+            if key is not None:
+                self.model.waited(key, value)
+
+        self._do(event)
+
+    def read_signal(self, signal: Any, value: int) -> None:
+        def event() -> None:
+            key = self._book.known(signal)
+            if key is not None:
+                self.model.saw(key, value)
+
+        self._do(event)
+
+    def wait(self, signal: Any, value: int) -> None:
+        site = sites.here()
+
+        def event() -> list[Finding]:
+            key = self._book.known(signal)
+            wait = Deed(f"a wait for {value}", "the host", site)
+            if key is None:
+                return []
+            return self._wraps([(Wait(key, value), wait)]) + self.model.machine.signals[key].lost(value, wait)
+
+        self._do(event)
+
+    def set_signal(self, signal: Any, value: int) -> None:
+        site = sites.here()
+
+        def event() -> list[Finding]:
+            key = self._book.known(signal)
+            if key is None:
+                return []
+            if (key, value) in self._promised or self._book.is_timeline(key):
+                self._promised.discard((key, value))
+                return []  # a driver's thread, which does what a queue was told to
+            found = self.model.set(key, value, Deed(f"signal.value = {value}", "the host", site))
+            # What the signal lets go on is not this call's fault, and must go on: it is told at the next one.
+            self._late += [finding for finding in found if finding.kind is not Kind.SIGNAL]
+            return [finding for finding in found if finding.kind is Kind.SIGNAL]
+
+        self._do(event, deferred=False, quietly=True)
+
+    def synchronized(self, device: Any) -> None:
+        def event() -> list[Finding]:
+            if not isinstance(device, HCQCompiled):
+                return []
+            found = self.model.finish(list(self._book.lanes(device).queues))
+            return found + self._host_accesses()
+
+        self._do(event, deferred=False)
+
+    def host_read(self, buf: Any, offset: int, nbytes: int) -> None:
+        self._host_access(buf, offset, nbytes, READ)
+
+    def host_write(self, buf: Any, offset: int, nbytes: int) -> None:
+        self._host_access(buf, offset, nbytes, WRITE)
+
+    def exported(self, buf: Any) -> None:
+        def event() -> None:
+            handle = getattr(buf, "_buf", buf)
+            region = self._find(buf, handle)
+            if region is not None:
+                self.model.share(region.number)
+
+        self._do(event)
+
+    # Memory
+
+    def opened(self, device: Any) -> None:
+        if isinstance(device, HCQCompiled):
+            self._do(lambda: self._seen(device))
+
+    def allocated(self, device: Any, handle: Any, size: int, options: Any) -> None:
+        if not hasattr(handle, "va_addr") or device is None:
+            return
+        site = sites.here()
+
+        def event() -> None:
+            self._allocate(
+                device, space_of(device), handle.va_addr, handle.va_addr + size, f"memory of {size} bytes", site
+            )
+
+        self._do(event)
+
+    def freed(self, device: Any, handle: Any) -> None:
+        # From finalizers too, so perhaps in the middle of the model's own work: noted now, and looked at later.
+        if hasattr(handle, "va_addr") and device is not None:
+            self._freed.append((space_of(device), handle.va_addr, sites.here()))
+
+    def find(self, device: Any, address: int) -> Any:
+        """The allocation at an address, for red zones."""
+        return self.model.memory.find(space_of(device), address)
+
+    # Helpers
+
+    def _seen(self, device: Any) -> list[Finding]:
+        gone = self._book.gone()
+        self._book.lanes(device)
+        return self.model.retire(gone)
+
+    def _do(self, event: Callable[[], Sequence[Finding] | None], deferred: bool = True, quietly: bool = False) -> None:
+        with self._lock:
+            if self._inside:
+                return  # a finalizer, in the middle of another event
+            self._inside = True
+            try:
+                while self._freed:
+                    space, address, site = self._freed.popleft()
+                    region = self.model.memory.find(space, address)
+                    if region is not None and region.first == address:
+                        self.model.free(region.number, site)
+                        self.deeds.pop(region.number, None)
+                found = self._host_accesses() if deferred else []
+                if self._late and not quietly:
+                    found += self._late
+                    self._late = []
+                found += event() or []
+            finally:
+                self._inside = False
+            self._report(found)
+
+    def _link(
+        self, device: Any, queue: str, signal: Any, value: int, site: Site | None, make: Callable[[], Work]
+    ) -> list[Finding]:
+        lanes, work = self._book.lanes(device), make()
+        key = self._book.signal(signal, value - 1)
+        lane = lanes.key(queue) if key in lanes.timelines or not lanes.native else self._stream(lanes, signal)
+        deed = Deed(work.name, str(lane), site)
+        self._note(work, deed)
+        commands: list[tuple[Command, Deed]] = [
+            self._waiting(*pair, "stream.wait", str(lane), site) for pair in lanes.stream_waits.pop(key, ())
+        ]
+        commands.append((Link(key, value, work), deed))
+        if not lanes.native:
+            hardware = device.lane(device.hw_compute_queue_t)
+            commands.append(self._own_mark((hardware.signal, hardware.submitted), site))
+        return self.model.submit(lane, commands)
+
+    def _commands(self, device: Any, queue: Any, site: Site | None) -> list[tuple[Command, Deed]]:
+        where = str(self._lane_of(self._book.lanes(device), queue))
+        made: list[tuple[Command, Deed]] = []
+        for name, *args in watch.commands(queue):
+            if name == "wait":
+                made.append(self._waiting(args[0], args[1], "wait", where, site))
+            elif name == "signal":
+                key = self._book.signal(args[0])
+                made.append((Set(key, args[1]), Deed(f"signal({self._name(key)}, {args[1]})", where, site)))
+            elif name in ("exec", "copy"):
+                work = (
+                    self._ranges.exec(device, args[0], args[1], args[2])
+                    if name == "exec"
+                    else self._ranges.copy(device, *args)
+                )
+                deed = Deed(work.name, where, site)
+                self._note(work, deed)
+                made.append((work, deed))
+        return made
+
+    def _waiting(self, signal: Any, value: int, verb: str, where: str, site: Site | None) -> tuple[Command, Deed]:
+        key = self._book.signal(signal)
+        return Wait(key, value), Deed(f"{verb}({self._name(key)}, {value})", where, site)
+
+    def _own_mark(self, pair: tuple[Any, int], site: Site | None) -> tuple[Command, Deed]:
+        """What a lane of a driver in Python sets behind each submit (hcq.queues.lane)."""
+        signal, number = pair
+        key = self._book.signal(signal, number - 1)
+        return Set(key, number), Deed("the end of the submit", "its queue", site)
+
+    def _lane_of(self, lanes: Lanes, queue: Any) -> LaneKey:
+        return lanes.key("copy queue" if queue.lane_name == "COPY" else "compute queue")
+
+    def _stream(self, lanes: Lanes, signal: Any) -> LaneKey:
+        return lanes.key(f"stream of {self._name(self._book.signal(signal))}")
+
+    def _name(self, key: Hashable) -> str:
+        return self.model.machine.signals[key].name
+
+    def _note(self, work: Work, deed: Deed) -> None:
+        for access in work.accesses:
+            if access.kind != READ:
+                region = self.model.memory.find(access.space, access.first)
+                if region is not None:
+                    self.deeds.setdefault(region.number, deque(maxlen=_DEEDS)).append(deed)
+
+    def _wraps(self, commands: Sequence[tuple[Command, Deed]]) -> list[Finding]:
+        """Values that are far ahead of the timeline they are used with: those of the signal that it had before."""
+        for command, deed in commands:
+            if isinstance(command, (Wait, Set)) and command.value >= _FAR:
+                device = self._book.timeline_of(command.signal)
+                if device is not None and command.value > device.timeline_value + _FAR:
+                    text = (
+                        f"wrap kept wrong: {deed}\n  {device.dname} is at value {device.timeline_value} of a fresh "
+                        f"signal, and {command.value} belongs to the one before: keep (signal, value) together, and "
+                        "read dev.timeline_signal anew"
+                    )
+                    return [Finding(Kind.SIGNAL, text, (deed,))]
+        return []
+
+    def _host_access(self, buf: Any, offset: int, nbytes: int, kind: int) -> None:
+        self._thread.accesses.append((buf, getattr(buf, "_buf", buf), offset, nbytes, kind, sites.here()))
+
+    def _host_accesses(self) -> list[Finding]:
+        """What the host did to memory. Told before it waits for the device, and looked at after that."""
+        told, self._thread.accesses = self._thread.accesses, []
+        found: list[Finding] = []
+        for buf, handle, offset, nbytes, kind, site in told:
+            region = self._find(buf, handle)
+            device = region.owner.device() if region is not None else None
+            if region is None or device is None:
+                continue
+            what = "read" if kind == READ else "written"
+            access = self._ranges.of_buffer(device, handle, kind, f"memory {what}")
+            if access is None:
+                continue
+            access = access._replace(first=access.first + offset, last=access.first + offset + nbytes)
+            deed = Deed("copyout" if kind == READ else "copyin", "the host", site)
+            if getattr(device.allocator, "_direct", lambda: True)():
+                found += self.model.touch(access, deed)
+            elif kind == READ:  # through the ring: the copies are submits of their own
+                finding = self.model.memory.unwritten(access, region, deed)
+                found += [finding] if finding is not None else []
+        return found
+
+    def _find(self, buf: Any, handle: Any) -> Any:
+        if not hasattr(handle, "va_addr"):
+            return None
+        for space in list(self.model.memory.spaces()):
+            region = self.model.memory.find(space, handle.va_addr)
+            if region is not None and not region.is_free:
+                return region
+        return None
+
+    def _allocate(self, device: Any, space: Hashable, first: int, last: int, name: str, site: Site | None) -> int:
+        number = next(self._numbers)
+        self.model.allocate(
+            number,
+            space,
+            first,
+            last,
+            f"{name} on {device.dname}",
+            site,
+            self._book.is_over,
+            self._book.lanes(device),
+        )
+        return number
+
+    def _adopt(self, device: Any, space: Hashable, first: int, last: int, name: str) -> None:
+        """Memory from before anybody looked: what is in it is not known."""
+        self.model.share(self._allocate(device, space, first, last, name, None))

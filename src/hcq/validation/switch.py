@@ -1,0 +1,182 @@
+"""hcq.checks(): turning the checks on and off, and what becomes of what they find.
+
+What does not live here: finding it. docs/checks.md says what each check sees and what it can't.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+from hcq import config
+from hcq.errors import ValidationWarning
+from hcq.queues.device import HCQCompiled
+from hcq.runtime import process, watch
+from hcq.validation.observer import Watcher
+from hcq.validation.redzones import RedZones
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hcq.validation.events import Access, Deed
+    from hcq.validation.memory import Region
+    from hcq.validation.report import Finding
+
+_lock = threading.Lock()
+_current: Checks | None = None
+
+
+class Checks:
+    """The checks of this process: `with hcq.checks() as c:`. What they find is raised by the call that shows it, as one
+    of hcq.errors' ValidationErrors.
+
+    - `findings`: the texts of all that was found, the first of each kind and pair of lines;
+    - `possible`: the texts of conflicts that rest on an access which nobody declared. They are warned of
+      (hcq.errors.ValidationWarning), and raised only with `strict`.
+
+    All threads are checked. Blocks may be nested: the outermost turns the checks on and off.
+    """
+
+    def __init__(self, strict: bool = False) -> None:
+        self.strict = strict
+        self.findings: list[str] = []
+        self.possible: list[str] = []
+        self._told: set[object] = set()
+        self._late: list[Finding] = []  # found where nothing can be raised
+        self._depth = 0
+        self._start()
+
+    def __enter__(self) -> Self:
+        global _current
+        with _lock:
+            self._depth += 1
+            if self._depth == 1:
+                _current = self
+                self._begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        global _current
+        with _lock:
+            self._depth -= 1
+            if self._depth:
+                return
+            _current = None
+            found = [*self._late, *(finding for zones in self._zones.values() for finding in zones.check())]
+            self._late = []
+            self._end()
+        self.report(found, raising=kind is None)
+
+    def report(self, found: Sequence[Finding], raising: bool = True) -> None:
+        """Note what was found, warn of what is only possible, and raise the first of the rest."""
+        late, self._late = self._late, []
+        errors = []
+        for finding in (*late, *found):
+            if finding.key in self._told:
+                continue
+            self._told.add(finding.key)
+            if finding.possible and not self.strict:
+                self.possible.append(finding.text)
+                warnings.warn(ValidationWarning(finding.text), stacklevel=2)
+            else:
+                self.findings.append(finding.text)
+                errors.append(finding)
+        if errors and raising:
+            raise errors[0].error()
+
+    # Helpers
+
+    def _start(self) -> None:
+        self._zones: dict[int, RedZones] = {}
+        self._watcher = _Watcher(self)
+
+    def _begin(self) -> None:
+        self._start()
+        for device in HCQCompiled.devices:
+            self.guard(device)
+        watch.observe(self._watcher)
+
+    def _end(self) -> None:
+        watch.forget(self._watcher)
+        for zones in self._zones.values():
+            zones.stop()
+
+    def guard(self, device: Any) -> None:
+        """Give a device's allocations red zones."""
+        known = self._zones.get(id(device))
+        if RedZones.possible(device) and (known is None or known.device is not device):
+            self._zones[id(device)] = RedZones(
+                device, lambda finding: self._late.append(finding), lambda at: self._describe(device, at)
+            )
+
+    def check_zones(self, device: Any) -> list[Finding]:
+        """What was written beside the allocations of a device."""
+        zones = self._zones.get(id(device))
+        return zones.check() if zones is not None and zones.device is device else []
+
+    def is_pristine(self, region: Region, access: Access) -> bool:
+        """Whether bytes of an allocation are as they were given out. Without red zones nobody can tell: no."""
+        device = region.owner.device()
+        zones = self._zones.get(id(device)) if device is not None else None
+        return zones is not None and zones.is_pristine(region.first, access.first, access.last)
+
+    def _describe(self, device: Any, address: int) -> tuple[str, Iterable[Deed]]:
+        region = self._watcher.find(device, address)
+        if region is None:
+            return f"memory of {device.dname}", ()
+        return str(region), self._watcher.deeds.pop(region.number, ())
+
+
+class _Watcher(Watcher):
+    """The same, and red zones."""
+
+    def __init__(self, checks: Checks) -> None:
+        super().__init__(checks.report)
+        self._checks = checks
+        self.model.memory.is_pristine = checks.is_pristine
+
+    def opened(self, device: Any) -> None:
+        super().opened(device)
+        if isinstance(device, HCQCompiled):
+            self._checks.guard(device)
+
+    def synchronized(self, device: Any) -> None:
+        super().synchronized(device)
+        self._checks.report(self._checks.check_zones(device))
+        self.deeds.clear()
+
+
+def checks(strict: bool = False) -> Checks:
+    """Check all work from here on: a context manager. See Checks, and docs/checks.md.
+
+    `strict` raises also for conflicts that are only possible. Inside another block, or with HCQ_CHECK=1, this is a part
+    of that one, and `strict` counts if either says so.
+    """
+    current = _current
+    if current is None:
+        return Checks(strict)
+    current.strict = current.strict or strict
+    return current
+
+
+def from_environment() -> None:
+    """Turn the checks on for the whole process: HCQ_CHECK. Raises ValueError for what it can't be."""
+    mode = (config.CHECK() or "").lower()
+    if mode not in ("1", "true", "yes", "on", "strict"):
+        raise ValueError(f"HCQ_CHECK={config.CHECK()!r}: expected 0, 1 or strict")
+    Checks(strict=mode == "strict").__enter__()
+
+
+def _in_child() -> None:
+    # Of the parent's devices a child can use nothing: it begins anew.
+    global _lock
+    _lock = threading.Lock()
+    current = _current
+    if current is not None:
+        watch.forget(current._watcher)
+        current._late = []
+        current._begin()
+
+
+process.at_fork_in_child(_in_child)
