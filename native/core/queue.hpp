@@ -63,14 +63,16 @@ struct Queue {
   std::atomic<uint64_t> hung{UINT64_MAX};  // `completed` when the command that runs had lost the device by its length
   std::atomic<uint32_t> helped{0};         // steps taken by waiting threads
   uint32_t helped_before = 0;              // the same, when a pool thread last took the queue
-  RecordSlot record_slot;                  // where its records go while somebody profiles
-  // The time, where the command before has just ended, else 0; and what that command set, which the next may wait for.
-  uint64_t record_clock = 0, record_value = 0;
-  const Signal* record_signal = nullptr;
 
   // Units completed, as the value of a signal, so that one wait serves for both. Woken when the queue becomes empty,
   // blocked or pending, not at every packet.
   alignas(64) SignalMemory done{};
+
+  // The consumer's, while somebody profiles; last, so that the rest lies as it did.
+  RecordSlot record_slot;  // where its records go while somebody profiles
+  // The time, where the command before has just ended, else 0; and what that command set, which the next may wait for.
+  uint64_t record_clock = 0, record_value = 0;
+  const Signal* record_signal = nullptr;
 
   bool has_work() const { return tail.load(std::memory_order_acquire) != done.value.load(std::memory_order_acquire); }
 };
