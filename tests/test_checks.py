@@ -278,9 +278,11 @@ def test_a_queue_that_waits_for_what_comes_behind_it(dev):
 def test_a_signal_that_python_can_set_is_no_deadlock_but_is_named_at_the_deadline(dev):
     with hcq.checks():
         gate, done = dev.signal_t(), dev.signal_t()
-        dev.hw_compute_queue_t().wait(gate, 1).signal(done, 1).submit(dev)
-        with pytest.raises(errors.SignalTimeout, match="stands at a wait for signal"):
+        dev.hw_compute_queue_t().wait(gate, 1).signal(done, 1).submit(dev)  # the wait
+        with pytest.raises(errors.SignalTimeout, match="stands at a wait for signal") as caught:
             done.wait(1, timeout=20)
+        line = line_of(test_a_signal_that_python_can_set_is_no_deadlock_but_is_named_at_the_deadline, "# the" + " wait")
+        assert line in str(caught.value) and "Python alone can" in str(caught.value)
         gate.value = 1
         done.wait(1)
 

@@ -6,6 +6,7 @@
 #include "core/program.hpp"
 #include "core/scheduler.hpp"
 #include "platform/platform.hpp"
+#include "python/watch.hpp"
 
 namespace hcq {
 
@@ -13,7 +14,15 @@ PyObject* raise(const char* name, const std::string& message) {
   Ref module(PyImport_ImportModule("hcq.errors"));
   if (!module) return nullptr;
   Ref cls(PyObject_GetAttrString(module.get(), name));
-  if (cls) PyErr_SetString(cls.get(), message.c_str());
+  if (!cls) return nullptr;
+  if (watching() && std::string(name) == "SignalTimeout") {
+    // Whoever watches knows the user's lines.
+    Ref watch(PyImport_ImportModule("hcq.runtime.watch"));
+    Ref more(watch ? PyObject_CallMethod(watch.get(), "explained", "s", message.c_str()) : nullptr);
+    if (more) PyErr_SetObject(cls.get(), more.get());
+    return nullptr;
+  }
+  PyErr_SetString(cls.get(), message.c_str());
   return nullptr;
 }
 

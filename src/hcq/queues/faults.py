@@ -10,6 +10,7 @@ import itertools
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hcq.errors import DeviceLost, SignalTimeout
+from hcq.runtime import watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,7 @@ _causes: dict[int, BaseException] = {}
 def timed_out(signal: Any, wanted: int) -> SignalTimeout:
     """The error for a wait that ran out: the signal, what was wanted and seen, and who was to set it."""
     who = setters(signal) or "no queued command is to set it"
-    return SignalTimeout(f"{signal!r}: waited for value {wanted}, saw {signal.value}; {who}")
+    return SignalTimeout(watch.explained(f"{signal!r}: waited for value {wanted}, saw {signal.value}; {who}"))
 
 
 def setters(signal: Any) -> str:

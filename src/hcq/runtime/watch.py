@@ -118,6 +118,10 @@ class Observer:
     def synchronized(self, device: Any) -> None:
         """It has finished."""
 
+    def explain(self) -> str:
+        """Lines to add to an error about a wait that did not end: who stands where, and where that was asked for."""
+        return ""
+
     def allocated(self, device: Any, handle: Any, size: int, options: Any) -> None:
         """An allocator hands out memory, from its cache or anew. `device` is the allocator's, or None."""
 
@@ -322,6 +326,11 @@ def synchronize(device: Any) -> None:
 def synchronized(device: Any) -> None:
     for observer in _told():
         observer.synchronized(device)
+
+
+def explained(message: str) -> str:
+    """An error's text, with what observers know of those that stand at waits."""
+    return "\n".join(filter(None, [message, *(observer.explain() for observer in observers)]))
 
 
 def allocated(device: Any, handle: Any, size: int, options: Any) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hcq.validation import deadlocks
 from hcq.validation.clocks import covers, tick
-from hcq.validation.events import HOST, READ, UNKNOWN, WRITE, Access, Deed, Link, Work
+from hcq.validation.events import HOST, READ, UNKNOWN, WRITE, Access, Deed, Link, Set, Work
 from hcq.validation.machine import Machine, Queue, Queued, wait_of
 from hcq.validation.memory import Memory, Record
 from hcq.validation.report import Finding, Kind
@@ -54,6 +54,28 @@ class Model:
         text = "deadlock: each of these queues waits for what only another of them sets, behind its own wait:\n"
         deeds = tuple(pending[key][stands.position].deed for key, stands in cycle.items())
         return Finding(Kind.DEADLOCK, text + "\n".join(lines), deeds)
+
+    def standing(self) -> str:
+        """In words: the queues that stand at a wait, who asked for it, and who is to end it. Empty where none does."""
+        lines = []
+        busy = self.machine.busy()
+        for key, queue in busy:
+            wait = wait_of(queue.pending[0].command)
+            if wait is None:
+                continue
+            lines.append(f"  {key} stands at: {queue.pending[0].deed}")
+            setters = [
+                queued.deed
+                for _, other in busy
+                for queued in other.pending
+                if isinstance(queued.command, (Set, Link))
+                and queued.command.signal == wait.signal
+                and queued.command.value >= wait.value
+            ]
+            lines += [f"    to be ended by: {deed}" for deed in setters[:4]]
+            if not setters:
+                lines.append("    nothing that is queued ends it: Python alone can")
+        return "\n".join(lines)
 
     def submit(self, queue: Hashable, commands: Sequence[tuple[Command, Deed]]) -> list[Finding]:
         """Commands are queued behind those of `queue`."""

@@ -204,6 +204,10 @@ class Watcher(watch.Observer):
 
         self._do(event)
 
+    def explain(self) -> str:
+        with self._lock:
+            return "" if self._inside else self.model.standing()
+
     # Memory
 
     def opened(self, device: Any) -> None:
