@@ -33,8 +33,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_queues_under_threads_have_no_race_and_lose_nothing(program: Path) -> None:
-    done = subprocess.run([program, "1500"], capture_output=True, text=True, timeout=240, check=False)
+@pytest.mark.parametrize("recorded", [False, True])
+def test_queues_under_threads_have_no_race_and_lose_nothing(program: Path, recorded: bool) -> None:
+    arguments = ["600", "recorded"] if recorded else ["1500"]
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 errors" in done.stdout
     assert "ThreadSanitizer" not in done.stderr

@@ -2,6 +2,7 @@
 // Producers submit counted work to several queues that wait for each other's signals; every kernel checks its order.
 #include <Python.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "core/lifecycle.hpp"
 #include "core/program.hpp"
 #include "core/queue_list.hpp"
+#include "core/record.hpp"
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "cpu/fault.hpp"
@@ -186,6 +188,15 @@ int main(int argc, char** argv) {
   unsigned rounds = argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 2000;
   prepare_for_fork();
   set_worker_limit(3);
+  if (argc > 2) {  // somebody records, and looks at the records all the time
+    record_begin(1 << 22);
+    std::thread([] {
+      for (;;) {
+        record_snapshot(0);
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    }).detach();
+  }
   Program* step_program = new Program;
   step_program->name = "step";
   step_program->kind = EntryKind::plain;
