@@ -12,7 +12,14 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
-from tinygrad.helpers import GlobalCounters
+from tinygrad.helpers import PROFILE, GlobalCounters
+
+if PROFILE:
+    # tinygrad's profiler writes PROFILEPATH: hcq's own, which begins when hcq is imported, would write over it.
+    os.environ["PROFILE"] = "0"
+    import hcq  # noqa: F401
+
+    os.environ["PROFILE"] = str(PROFILE.value)
 
 from hcq import (
     Allocator,
