@@ -16,17 +16,25 @@ from hcq.testing.breakages import breaks, changed, together
 from hcq.testing.mutants.devices import Context
 
 
+@contextmanager
+def _leaves_no_capture() -> Any:
+    """What a breakage of begin or end leaves counted would make the process watched for good."""
+    before = watch._captures
+    try:
+        yield
+    finally:
+        watch._thread.capture, watch._captures = None, before
+        watch._note()
+
+
 @breaks("graph.capture", "test_copies_are_recorded_and_replayed")
 def captures_let_copies_run() -> Context:
     return together(*(patch.object(Recorder, name, lambda *_: False) for name in ("copy_buffers", "transfer", "copy")))
 
 
 @breaks("graph.capture", "test_a_block_that_raises_leaves_nothing_behind")
-@contextmanager
-def captures_go_on_after_their_block() -> Any:
-    with patch.object(watch, "end_capture", lambda: None):
-        yield
-    watch.end_capture()
+def captures_go_on_after_their_block() -> Context:
+    return together(_leaves_no_capture(), patch.object(watch, "end_capture", lambda: None))
 
 
 @breaks("graph.replay", "test_a_replay_waits_for_signals_from_outside")
@@ -45,7 +53,8 @@ def captures_refuse_nothing() -> Context:
 
 @breaks("graph.per_thread", "test_a_capture_is_of_its_thread_and_does_not_nest")
 def captures_nest() -> Context:
-    return patch.object(watch, "begin_capture", lambda observer: setattr(watch._thread, "capture", observer))
+    begin = patch.object(watch, "begin_capture", lambda observer: setattr(watch._thread, "capture", observer))
+    return together(_leaves_no_capture(), begin)
 
 
 @breaks("graph.owns", "test_a_graph_owns_its_buffers")
