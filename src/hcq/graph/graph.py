@@ -9,9 +9,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from hcq.graph import parts
-from hcq.graph.inputs import Inputs, overlaps, span_of
+from hcq.graph.inputs import Inputs, overlaps
 from hcq.graph.native import value_keys
-from hcq.graph.nodes import Launch, Node, Sync, Value
+from hcq.graph.nodes import Launch, Node, Sync, Value, span_of
 from hcq.graph.ranges import Ranges
 from hcq.runtime import process, watch
 
@@ -138,7 +138,7 @@ class Graph:
 
     def current_sizes(self, launch: Launch) -> tuple[Any, Any]:
         """(groups, items) of a launch as they are now."""
-        return self._sizes_of(launch)
+        return _Sizes(self._changes).of(launch)
 
     def where_now(self, span: tuple[int, int]) -> tuple[Any, tuple[int, int]] | None:
         """For bytes of an input as captured: what buffer that is now, and where in memory; None for any others."""
@@ -183,11 +183,12 @@ class Graph:
 
     def _change(self, now: Parts, inputs: Any, vals: Mapping[Any, Any], sizes: Mapping[Any, Any]) -> Parts:
         changes: list[tuple[Any, ...]] = []
+        sized = _Sizes(self._changes)
         chosen = self._inputs.resolve(inputs, smaller=bool(vals or sizes)) if inputs else {}
         for key, value in vals.items():
-            changes += self._value_changes(key, value)
+            changes += self._value_changes(key, value, sized)
         for key, value in sizes.items():
-            changes += self._size_changes(key, value)
+            changes += self._size_changes(key, value, sized)
         for change in changes:
             now.check(change)
         for slot, buf in chosen.items():
@@ -219,7 +220,7 @@ class Graph:
             self._serial = self._make(serial=True)
         return self._serial
 
-    def _value_changes(self, key: Any, value: Any) -> list[tuple[Any, ...]]:
+    def _value_changes(self, key: Any, value: Any, now: _Sizes) -> list[tuple[Any, ...]]:
         if not isinstance(key, str):
             node, position = key
             launch = self._launch(node)
@@ -235,13 +236,12 @@ class Graph:
         changes += [("value", launch.index, position, launch, value) for launch, position in single]
         for launch in sized:
             counts = [
-                tuple(Value(key, value) if _named(count, key) else count for count in size)
-                for size in self._sizes_of(launch)
+                tuple(Value(key, value) if _named(count, key) else count for count in size) for size in now.of(launch)
             ]
-            changes.append(("sizes", launch.index, 0, launch, *counts))
+            changes.append(now.change(launch, *counts))
         return changes
 
-    def _size_changes(self, key: Any, value: Any) -> list[tuple[Any, ...]]:
+    def _size_changes(self, key: Any, value: Any, now: _Sizes) -> list[tuple[Any, ...]]:
         if isinstance(key, str):
             launches = [node for node in self.nodes if isinstance(node, Launch) and node.name == key]
             if not launches:
@@ -249,14 +249,7 @@ class Graph:
         else:
             launches = [self._launch(key)]
         groups, items = value if len(value) == 2 else (value, None)
-        return [
-            ("sizes", launch.index, 0, launch, tuple(groups), tuple(items or self._sizes_of(launch)[1]))
-            for launch in launches
-        ]
-
-    def _sizes_of(self, launch: Launch) -> tuple[Any, Any]:
-        known = self._changes.get(("sizes", launch.index, 0))
-        return (launch.groups, launch.items) if known is None else known[4:6]
+        return [now.change(launch, tuple(groups), tuple(items or now.of(launch)[1])) for launch in launches]
 
     def _launch(self, node: Any) -> Launch:
         found = node if isinstance(node, Node) else self.nodes[node]
@@ -284,6 +277,24 @@ class Graph:
     def __repr__(self) -> str:
         where = ", ".join(device.dname for device in self.devices)
         return f"<Graph of {len(self)} commands on {where}>"
+
+
+class _Sizes:
+    """The sizes that launches have while one replay's changes are gathered: several names may be in one size."""
+
+    def __init__(self, changes: Mapping[tuple[str, int, int], tuple[Any, ...]]) -> None:
+        self._changes = changes
+        self._given: dict[int, tuple[Any, Any]] = {}
+
+    def of(self, launch: Launch) -> tuple[Any, Any]:
+        if launch.index in self._given:
+            return self._given[launch.index]
+        known = self._changes.get(("sizes", launch.index, 0))
+        return (launch.groups, launch.items) if known is None else (known[4], known[5])
+
+    def change(self, launch: Launch, groups: Any, items: Any) -> tuple[Any, ...]:
+        self._given[launch.index] = groups, items
+        return "sizes", launch.index, 0, launch, groups, items
 
 
 def _named(count: Any, name: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hcq.graph.nodes import Copy, HostCopy, Launch, Node
+from hcq.graph.nodes import Copy, HostCopy, Launch, Node, span_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -92,7 +92,7 @@ class Inputs:
             return []
         spans: Iterable[Span]
         if isinstance(node, Launch):
-            spans = [span_of(buf) for buf in node.bufs]
+            spans = node.spans
         elif isinstance(node, Copy):
             spans = [(at, at + node.nbytes) for at in (node.dest_at, node.src_at)]
         elif isinstance(node, HostCopy):
@@ -147,13 +147,6 @@ class Inputs:
                 )
             chosen[slot] = buf
         return chosen
-
-
-def span_of(buf: Any) -> Span:
-    """The addresses of a Buffer or handle."""
-    handle = getattr(buf, "_buf", buf)
-    at = handle.va_addr
-    return at, at + (buf.nbytes if hasattr(buf, "nbytes") else handle.size)
 
 
 def overlaps(spans: Sequence[Span], others: Sequence[Span]) -> bool:

@@ -6,6 +6,7 @@ running code (recording), which is what this is built on.
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,7 +50,8 @@ class ListGraph:
         with capture(names) as self.graph:
             for item in listed:
                 self._record(item, variables)
-        self._before: dict[tuple[int, int], Any] = {}
+        self._before: dict[tuple[int, int], Any] = {}  # what replays have now
+        self._lock = threading.RLock()  # what changed is found and given to the replay together
 
     def item(self, item: Any) -> LaunchItem | CopyItem:
         """What an item of the client's list is; clients override this."""
@@ -59,17 +61,21 @@ class ListGraph:
 
     def __call__(self, inputs: Sequence[Any], variables: Mapping[Any, Any], wait: bool = False) -> float | None:
         """Queue all items with these inputs and variables."""
-        vals, sizes = {}, {}
-        for node, position, how in self._moving:
-            value = _found(how, variables)
-            if self._before.get((node, position)) != value:
-                self._before[node, position] = vals[node, position] = value
-        for node, groups, items in self._growing:
-            size = _size(groups, variables), _size(items, variables)
-            if self._before.get((node, -1)) != size:
-                self._before[node, -1] = sizes[node] = size
-        began = time.perf_counter()
-        replay = self.graph.replay(vals=vals, sizes=sizes, **{f"i{index}": buf for index, buf in enumerate(inputs)})
+        named = {f"i{index}": buf for index, buf in enumerate(inputs)}
+        with self._lock:
+            vals, sizes = {}, {}
+            changed: dict[tuple[int, int], Any] = {}
+            for node, position, how in self._moving:
+                value = _found(how, variables)
+                if self._before.get((node, position)) != value:
+                    changed[node, position] = vals[node, position] = value
+            for node, groups, items in self._growing:
+                size = _size(groups, variables), _size(items, variables)
+                if self._before.get((node, -1)) != size:
+                    changed[node, -1] = sizes[node] = size
+            began = time.perf_counter()
+            replay = self.graph.replay(vals=vals, sizes=sizes, **named)
+            self._before.update(changed)  # a replay that raised has changed nothing
         if not wait:
             return None
         replay.wait()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import _native
 from hcq.errors import LaunchError
-from hcq.graph.inputs import Seen, span_of
-from hcq.graph.nodes import Copy, Launch, Node, Sync
+from hcq.graph.inputs import Seen
+from hcq.graph.nodes import Copy, Launch, Node, Sync, span_of
 from hcq.graph.plan import LaneKey, Plan, plan
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class NativeCommands:
             if node.kernargs is not None:
                 at = commands.exec_packed(lane, node.program, node.kernargs, node.groups, node.items)
             else:
-                at = commands.exec(lane, node.program, node.bufs, node.vals, node.groups, node.items)
+                at = commands.exec(lane, node.program, node.handles, node.vals, node.groups, node.items)
                 for position, key in enumerate(value_keys(node)):
                     slot = self._values.get(key)
                     if slot is None:

@@ -34,13 +34,15 @@ class Value(int):
 class Node:
     """One command. `index` counts from 0 in the order of recording; `device` is where it runs."""
 
-    __slots__ = ("after", "device", "index", "kind", "name", "reads", "takes", "writes")
+    __slots__ = ("after", "device", "index", "kind", "name", "peers", "reads", "takes", "writes")
 
     def __init__(
         self, device: Any, kind: str, name: str, reads: Sequence[Span] = (), writes: Sequence[Span] = ()
     ) -> None:
         self.index = -1
         self.device = device
+        self.peers: tuple[Any, ...] = ()
+        """Other devices whose memory it uses: it is ordered with the work queued there too."""
         self.kind = kind
         """launch, copy, signal, wait, timestamp, or host (done by the thread that replays)."""
         self.takes = "copy" if kind == "copy" else "compute"
@@ -63,7 +65,7 @@ class Node:
 class Launch(Node):
     """A launch. `bufs` are as they were given; or `kernargs` are the bytes that an explicit queue's exec had."""
 
-    __slots__ = ("bufs", "groups", "items", "kernargs", "program", "vals")
+    __slots__ = ("bufs", "groups", "handles", "items", "kernargs", "program", "spans", "vals")
 
     def __init__(
         self,
@@ -79,6 +81,9 @@ class Launch(Node):
         super().__init__(program.device, "launch", program.name, reads, writes)
         self.program = program
         self.bufs = bufs
+        # As they are now: a Buffer may be deallocated and have other memory before the graph is built.
+        self.handles = tuple(getattr(buf, "_buf", buf) for buf in bufs)
+        self.spans = [span_of(buf) for buf in bufs]
         self.vals = vals
         self.groups = groups
         self.items = items
@@ -138,3 +143,10 @@ def _span(buf: Any) -> list[Span]:
     handle = buf._buf
     at = getattr(handle, "va_addr", None)
     return [EVERYTHING] if at is None else [(at, at + buf.nbytes)]
+
+
+def span_of(buf: Any) -> Span:
+    """The addresses of a Buffer or handle."""
+    handle = getattr(buf, "_buf", buf)
+    at = handle.va_addr
+    return at, at + (buf.nbytes if hasattr(buf, "nbytes") else handle.size)

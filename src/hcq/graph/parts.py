@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hcq import _native
-from hcq.graph.inputs import span_of
 from hcq.graph.native import NativeCommands
-from hcq.graph.nodes import HostCopy, Node
+from hcq.graph.nodes import HostCopy, Node, span_of
 from hcq.graph.queued import commands_for
 
 if TYPE_CHECKING:

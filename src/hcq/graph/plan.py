@@ -62,15 +62,15 @@ def plan(
 ) -> Plan:
     """Place `nodes` on the lanes that `offered(device)` has; `before` are indices of what comes before, by index.
 
-    `serial`: every command comes after the one recorded before it as well. Raises ValueError for a cycle.
+    `serial`: every command comes after the one before it as well. Raises ValueError for a cycle.
     """
     sources = {node.index: list(before[node.index]) for node in nodes}
-    if serial:
-        for earlier, node in itertools.pairwise(nodes):
-            sources[node.index] = sorted({*sources[node.index], earlier.index})
     order = nodes
     if any(found and found[-1] >= index for index, found in sources.items()):
         order = _sorted(nodes, sources)
+    if serial:  # after sorting: a wait recorded before its signal comes behind it here too
+        for earlier, node in itertools.pairwise(order):
+            sources[node.index] = sorted({*sources[node.index], earlier.index})
     places = _Places(order, offered)
     steps = [places.put(node, sources[node.index]) for node in order]
     return Plan(places.lanes, steps, places.ends())
@@ -81,7 +81,8 @@ class _Places:
         self.lanes: list[LaneKey] = []
         self._choices: dict[tuple[int, str], list[int]] = {}
         self._begun: list[bool] = []
-        for device in {id(node.device): node.device for node in order}.values():
+        used = {id(device): device for node in order for device in (node.device, *node.peers)}
+        for device in used.values():
             for key in offered(device):
                 for kind in ("compute", "copy"):
                     if key.takes in ("all", kind):

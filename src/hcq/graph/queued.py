@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import config
 from hcq.errors import LaunchError
-from hcq.graph.inputs import Seen, span_of
+from hcq.graph.inputs import Seen
 from hcq.graph.native import value_keys
-from hcq.graph.nodes import Copy, Launch, Node, Sync
+from hcq.graph.nodes import Copy, Launch, Node, Sync, span_of
 from hcq.graph.plan import LaneKey, plan
 from hcq.queues import launch
 from hcq.queues.command_queue import queue_full
@@ -103,7 +103,7 @@ class QueuedCommands:
 
     def arguments(self, node: Launch) -> tuple[list[Any], Sequence[Any]]:
         """The handles and values that a launch has now."""
-        handles = [getattr(buf, "_buf", buf) for buf in node.bufs]
+        handles = list(node.handles)
         for use in self._uses.get(node.index, ()):
             if use.slot in self._inputs:
                 buf = self._inputs[use.slot]

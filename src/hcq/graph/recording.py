@@ -179,9 +179,12 @@ class Recorder(watch.Observer):
             between = Buffer(here.dname, nbytes, dtypes.uint8, preallocate=True)
             self._keep(between, between._buf)
             self._add(Copy(here, between._buf.va_addr, src_at.va_addr, nbytes, between, src, name), "copy")
-            self._add(Copy(here, at, between._buf.va_addr, nbytes, dest, between, name), "copy")
+            node = Copy(here, at, between._buf.va_addr, nbytes, dest, between, name)
         else:
-            self._add(Copy(here, at, src_at.va_addr, nbytes, dest, src, name), "copy")
+            node = Copy(here, at, src_at.va_addr, nbytes, dest, src, name)
+        if to is not here:
+            node.peers = (to,)
+        self._add(node, "copy")
         return True
 
     def _exec(self, lane: _Lane, program: Any, kernargs: int, groups: Any, items: Any) -> None:
@@ -263,7 +266,7 @@ class _Memory:
             index = bisect_right(self._starts, address) - 1
             if index >= 0 and self._buffers[index].is_allocated():
                 buf = self._buffers[index]
-                if address < buf._buf.va_addr + buf.nbytes:
+                if buf._buf.va_addr <= address < buf._buf.va_addr + buf.nbytes:  # it may have other memory by now
                     return buf
         return None
 

@@ -13,8 +13,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from hcq import _native, dtypes
-from hcq.graph.inputs import span_of
-from hcq.graph.nodes import Copy, HostCopy, Launch, Sync
+from hcq.graph.nodes import Copy, HostCopy, Launch, Sync, span_of
 from hcq.runtime import compiler
 
 if TYPE_CHECKING:
@@ -169,7 +168,12 @@ class _Writer:
 
     def _arguments(self, node: Launch) -> tuple[list[tuple[Any, Span]], list[Any]]:
         if node.kernargs is None:
-            return [(buf, span_of(buf)) for buf in node.bufs], self._vals.get(node.index, list(node.vals))
+            # A Buffer that was given other memory since does not say what the graph uses.
+            held = [
+                buf if getattr(buf, "_buf", buf) is handle else handle
+                for buf, handle in zip(node.bufs, node.handles, strict=True)
+            ]
+            return list(zip(held, node.spans, strict=True)), self._vals.get(node.index, list(node.vals))
         program = node.program
         signature = getattr(program, "signature", None)
         start = program.kernargs_args_offset
