@@ -1,13 +1,15 @@
 """Graphs under hostile use: memory that comes and goes while recording, several names in one size, copies to devices
 that run nothing else, calls that fail in between."""
 
+import resource
+import signal
 import threading
 
 import numpy as np
 import pytest
 
 import hcq
-from hcq import Device, dtypes
+from hcq import Device, _native, dtypes
 from hcq.graph import LaunchItem, ListGraph
 
 SOURCE = """
@@ -136,3 +138,60 @@ def test_threads_call_one_list_with_values_of_their_own(dev, kernels):
     dev.synchronize()
     for n, out in outs.items():
         assert out.numpy().tolist() == [100 * n + index for index in range(64)]
+
+
+def test_a_signal_handler_changes_a_graph_while_its_replay_waits_for_room(dev, kernels, monkeypatch):
+    outs = ints(200)
+    with hcq.capture() as g:
+        for out in outs:
+            kernels["put"](out, vals=(0,))
+    gate, refused = dev.signal_t(), []
+
+    def handle(*_):
+        monkeypatch.setenv("HCQ_TIMEOUT_MS", "50")
+        try:
+            g.replay(vals={(index, 0): 2000 + index for index in range(200)})
+        except hcq.errors.SignalTimeout as error:
+            refused.append(error)
+        monkeypatch.undo()
+        gate.value = 1
+
+    dev.synchronize()
+    before = signal.signal(signal.SIGALRM, handle)
+    _native.set_queue_limit(1 << 16)
+    try:
+        dev.hw_compute_queue_t().wait(gate, 1).submit(dev)
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        while gate.value == 0:
+            g.replay()
+        g.replay().wait()
+    finally:
+        _native.set_queue_limit(hcq.config.QUEUE_LIMIT())
+        signal.signal(signal.SIGALRM, before)
+    assert len(refused) == 1
+    assert [out.numpy()[0] for out in outs] == [2000 + index for index in range(200)]
+
+
+def test_changes_do_not_gather_in_commands_that_are_not_replayed(dev, kernels):
+    x, y, one = ints(3)
+    big = hcq.Buffer("CLANG", 1 << 20, dtypes.int32, preallocate=True)
+    with hcq.capture(inputs={"x": x, "y": y}) as g:
+        for source, dest in ((0, 1 << 20), (2 << 20, 3 << 20)):  # long enough for lanes beside each other
+            hcq.copy(big.view(1 << 18, dtypes.int32, dest), big.view(1 << 18, dtypes.int32, source))
+        kernels["put"](x, vals=(1,))
+        kernels["inner"](y, vals=(1,))
+    g.replay(x=one, y=one).wait()
+    g.replay(x=x, y=y).wait()
+    assert len(g.parts[0].plan.lanes) > 1
+    launch = g.nodes[2]
+
+    def change(count):
+        for number in range(count):
+            g.parts[0].set_value(launch, 0, number)
+
+    change(5000)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    change(400_000)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 4000  # KiB
+    g.replay(vals={(2, 0): 77}).wait()
+    assert x.numpy()[0] == 77

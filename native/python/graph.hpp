@@ -18,6 +18,7 @@ struct GraphLane {
   std::vector<uint8_t> packets;
   BoundCommands* commands = nullptr;  // once sealed
   std::vector<Patch> pending;         // what changed since the last replay
+  size_t most = 1024;                 // of `pending`, before they are looked through
 };
 
 struct GraphCommand {
@@ -46,6 +47,7 @@ struct GraphState {
   std::vector<Queue*> queues;
   uint64_t stride = 1;  // of the counters, from one replay to the next
   uint64_t replays = 0;
+  uint64_t changes = 0;  // counts what is added to and taken from `pending`
   bool sealed = false;
 };
 

@@ -1,6 +1,8 @@
 // What replays change in a graph's commands: slots of addresses and values, single values, sizes. Each change becomes a
 // patch that travels with the next replay.
+#include <algorithm>
 #include <new>
+#include <set>
 
 #include "memory/memory.hpp"
 #include "python/graph.hpp"
@@ -20,6 +22,37 @@ bool place(GraphState* g, unsigned slot, const GraphCommand& c, uint32_t offset,
   return true;
 }
 
+// Keeps the last change of each place, in their order. Commands that are not replayed, since a graph has others for the
+// inputs that it has now, would gather changes for ever.
+void compact(std::vector<Patch>& pending) {
+  std::set<std::pair<uint32_t, uint32_t>> seen;
+  auto kept = std::remove_if(pending.rbegin(), pending.rend(), [&](const Patch& patch) {
+    return !seen.insert({patch.offset, patch.what}).second;
+  });
+  pending.erase(pending.begin(), kept.base());
+}
+
+// Makes room for one more change; throws bad_alloc. Adding it then can't fail.
+void make_room(GraphLane& lane) {
+  if (lane.pending.size() >= lane.most) {
+    compact(lane.pending);
+    lane.most = std::max<size_t>(1024, 2 * lane.pending.size());
+  }
+  if (lane.pending.size() == lane.pending.capacity()) lane.pending.reserve(2 * lane.pending.size() + 8);
+}
+
+bool add_change(GraphState* g, GraphLane& lane, const Patch& patch) {
+  try {
+    make_room(lane);
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+    return false;
+  }
+  lane.pending.push_back(patch);
+  ++g->changes;
+  return true;
+}
+
 bool change(GraphState* g, unsigned slot, uint64_t content) {
   GraphSlot& s = g->slots[slot];
   if (s.known && s.content == content) return true;
@@ -28,15 +61,13 @@ bool change(GraphState* g, unsigned slot, uint64_t content) {
   patch.what = kPatchSlot;
   patch.content = content;
   try {
-    for (uint32_t lane : s.lanes) {
-      auto& pending = g->lanes[lane].pending;
-      if (pending.size() == pending.capacity()) pending.reserve(2 * pending.size() + 8);
-    }
+    for (uint32_t lane : s.lanes) make_room(g->lanes[lane]);
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
     return false;
   }
   for (uint32_t lane : s.lanes) g->lanes[lane].pending.push_back(patch);
+  ++g->changes;
   s.known = true;
   s.content = content;
   return true;
@@ -148,11 +179,7 @@ PyObject* graph_set_one(PyObject* self, PyObject* args) {
   patch.offset = (c->offset + 1) * kUnit + packed.offset;
   patch.what = kPatchBytes | packed.size * kPatchByte;
   patch.content = packed.content;
-  try {
-    g->lanes[c->lane].pending.push_back(patch);
-  } catch (const std::bad_alloc&) {
-    return PyErr_NoMemory();
-  }
+  if (!add_change(g, g->lanes[c->lane], patch)) return nullptr;
   g->slots[slot].known = false;
   Py_RETURN_NONE;
 }
@@ -176,11 +203,7 @@ PyObject* graph_set_sizes(PyObject* self, PyObject* args) {
       !check_sizes(*c->program, patch.sizes.groups, patch.sizes.items))
     return nullptr;
   if (dry) Py_RETURN_NONE;
-  try {
-    lane.pending.push_back(patch);
-  } catch (const std::bad_alloc&) {
-    return PyErr_NoMemory();
-  }
+  if (!add_change(g, lane, patch)) return nullptr;
   Py_RETURN_NONE;
 }
 

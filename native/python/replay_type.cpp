@@ -73,6 +73,32 @@ void unlock_all(GraphState* g) {
   for (Timeline* t : g->timelines) t->lock.unlock();
 }
 
+void forget(std::vector<Part>* parts) {
+  for (Part& p : *parts) std::free(p.list);
+  parts->clear();
+}
+
+// What each lane's part of the next replay needs; false with an exception.
+bool gather(GraphState* g, std::vector<Part>* parts) {
+  try {
+    for (GraphLane& l : g->lanes) {
+      if (!l.commands) continue;
+      size_t bytes = l.pending.size() * sizeof(Patch);
+      bool apart = l.pending.size() > kInlinePatches;
+      parts->push_back({&l, nullptr, apart ? 1 : 1 + static_cast<uint32_t>((bytes + kUnit - 1) / kUnit)});
+      if (!apart) continue;
+      Patch* list = parts->back().list = static_cast<Patch*>(std::malloc(bytes));
+      if (!list) throw std::bad_alloc();
+      std::memcpy(list, l.pending.data(), bytes);
+    }
+  } catch (const std::bad_alloc&) {
+    forget(parts);
+    PyErr_NoMemory();
+    return false;
+  }
+  return true;
+}
+
 // Takes the locks once every queue has room; false with an exception and no lock held.
 bool reserve_all(GraphState* g, const std::vector<Part>& parts) {
   uint64_t deadline = 0;
@@ -121,6 +147,7 @@ void write_parts(GraphState* g, const std::vector<Part>& parts, Passed* out) {
     p->patches = static_cast<uint32_t>(l.pending.size());
     p->patch_list = part.list;
     if (!part.list && !l.pending.empty()) std::memcpy(p + 1, l.pending.data(), l.pending.size() * sizeof(Patch));
+    g->changes += !l.pending.empty();
     l.pending.clear();
     p->signal = t.signal;
     p->value = t.next.load(std::memory_order_relaxed) - 1;
@@ -295,28 +322,16 @@ PyObject* graph_replay(PyObject* self, PyObject*) {
   uint64_t session = recording(), began = session ? now_ns() : 0;
   std::vector<Part> parts;
   Ref replay;
-  bool able = true;
-  try {
-    for (GraphLane& l : g->lanes) {
-      if (!l.commands) continue;
-      uint32_t units = static_cast<uint32_t>((l.pending.size() * sizeof(Patch) + kUnit - 1) / kUnit);
-      Patch* list = nullptr;
-      if (l.pending.size() > kInlinePatches) {
-        list = static_cast<Patch*>(std::malloc(l.pending.size() * sizeof(Patch)));
-        able = able && list;
-        if (list) std::memcpy(list, l.pending.data(), l.pending.size() * sizeof(Patch));
-        units = 0;
-      }
-      parts.push_back({&l, list, 1 + units});
-    }
-  } catch (const std::bad_alloc&) {
-    able = false;
-  }
-  if (able) replay = Ref(Replay_Type->tp_alloc(Replay_Type, static_cast<Py_ssize_t>(parts.size())));
-  if (!able && !PyErr_Occurred()) PyErr_NoMemory();
-  if (!replay || !reserve_all(g, parts)) {
-    for (Part& p : parts) std::free(p.list);
-    return nullptr;
+  // Python may run meanwhile, in finalizers and signal handlers, and change or replay this graph: then once more.
+  for (uint64_t seen = 0;;) {
+    seen = g->changes;
+    if (!gather(g, &parts)) return nullptr;
+    if (!replay) replay = Ref(Replay_Type->tp_alloc(Replay_Type, static_cast<Py_ssize_t>(parts.size())));
+    bool reserved = replay && reserve_all(g, parts);
+    if (reserved && seen == g->changes) break;
+    if (reserved) unlock_all(g);
+    forget(&parts);
+    if (!reserved) return nullptr;
   }
   ReplayObject* r = cast(replay.get());
   r->generation = g_generation;
