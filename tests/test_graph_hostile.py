@@ -195,3 +195,15 @@ def test_changes_do_not_gather_in_commands_that_are_not_replayed(dev, kernels):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 4000  # KiB
     g.replay(vals={(2, 0): 77}).wait()
     assert x.numpy()[0] == 77
+
+
+def test_no_race_is_seen_in_what_is_read_behind_a_graph_over_two_devices(dev, kernels, peer):
+    _, there = peer
+    with hcq.checks():
+        x, y = ints(1)[0], ints(1, "CLANG:1")[0]
+        with hcq.capture() as g:
+            kernels["put"](x, vals=(1,))
+            there["put"](y, vals=(2,))
+        for _ in range(3):
+            g.replay()
+            assert (y.numpy()[0], x.numpy()[0]) == (2, 1)

@@ -119,8 +119,10 @@ class Watcher(watch.Observer):
         site = sites.here()
 
         def event() -> list[Finding]:
-            first = self._book.lanes(pairs[0][0])
-            lane = first.key("graph replays")
+            first, *others = (self._book.lanes(device) for device, _, _ in pairs)
+            lane = first.key("graph replays" + "".join(f", with {other.name}" for other in others))
+            for other in others:
+                other.queues.add(lane)  # it is over, all of it, where any of its devices is
             keys = [(self._book.signal(signal, value - 1), value) for _, signal, value in pairs]
             whole = Deed("a graph's replay", str(lane), site)
             commands: list[tuple[Command, Deed]] = [(Wait(key, value - 1), whole) for key, value in keys]
