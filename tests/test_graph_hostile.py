@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from third_party.mini import MiniDevice
 
 import hcq
 from hcq import Device, _native, dtypes
@@ -207,3 +208,35 @@ def test_no_race_is_seen_in_what_is_read_behind_a_graph_over_two_devices(dev, ke
         for _ in range(3):
             g.replay()
             assert (y.numpy()[0], x.numpy()[0]) == (2, 1)
+
+
+def test_inputs_of_explicit_queues_are_replaced(dev, kernels):
+    root = hcq.zeros(4, dtypes.int32, "CLANG")
+    x = root.view(2, dtypes.int32, 4).ensure_allocated()
+    y = hcq.zeros(2, dtypes.int32, "CLANG")
+    second = root.view(1, dtypes.int32, 8).ensure_allocated()
+    packed = [kernels["inner"].fill_kernargs([buf._buf], (5,)) for buf in (x, second)]
+    with hcq.capture(inputs={"x": x}) as g:
+        queue = dev.hw_compute_queue_t()
+        for kernargs in packed:
+            queue.exec(kernels["inner"], kernargs)
+        queue.submit(dev)
+    g.replay(x=y).wait()
+    assert (root.numpy().tolist(), y.numpy().tolist()) == ([0, 0, 0, 0], [5, 5])
+    g.replay(x=x).wait()
+    assert root.numpy().tolist() == [0, 5, 5, 0]
+
+
+def test_inputs_of_explicit_queues_are_replaced_on_drivers_in_python():
+    Device.register("MINI", MiniDevice, replace=True)
+    mini = Device["MINI"]
+    try:
+        put = mini.program("put", 'def put(launch, x: "i32*", n: "i32"):\n    x[0] = n\n')
+        x, y = ints(2, "MINI")
+        kernargs = put.fill_kernargs([x._buf], (5,))
+        with hcq.capture(inputs={"x": x}) as g:
+            mini.hw_compute_queue_t().exec(put, kernargs).submit(mini)
+        g.replay(x=y).wait()
+        assert (x.numpy()[0], y.numpy()[0]) == (0, 5)
+    finally:
+        Device.close("MINI")

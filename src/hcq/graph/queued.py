@@ -113,12 +113,19 @@ class QueuedCommands:
                 handles[use.which] = allocator.offset(handle, size, use.offset) if use.offset else handle
         return handles, self._vals[node.index]
 
+    def replaced(self, node: Node) -> list[Use]:
+        """What a command uses of inputs that are no longer as captured."""
+        return [use for use in self._uses.get(node.index, ()) if use.slot in self._inputs]
+
+    def address(self, use: Use) -> int:
+        """Where that is now."""
+        return span_of(self._inputs[use.slot])[0] + use.offset
+
     def addresses(self, node: Copy) -> tuple[int, int]:
         """Where a copy goes to and comes from now."""
         at = [node.dest_at, node.src_at]
-        for use in self._uses.get(node.index, ()):
-            if use.slot in self._inputs:
-                at[use.which] = span_of(self._inputs[use.slot])[0] + use.offset
+        for use in self.replaced(node):
+            at[use.which] = self.address(use)
         return at[0], at[1]
 
     def sizes(self, node: Launch) -> tuple[Any, Any]:
@@ -325,6 +332,9 @@ class _Copy:
             import ctypes
 
             ctypes.memmove(at, node.kernargs, len(node.kernargs))
+            for use in commands.replaced(node):
+                place = at + node.program.kernargs_args_offset + 8 * use.which
+                ctypes.c_uint64.from_address(place).value = commands.address(use)
             return
         handles, vals = commands.arguments(node)
         node.program.fill_kernargs(handles, vals, at)

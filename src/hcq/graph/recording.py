@@ -191,6 +191,7 @@ class Recorder(watch.Observer):
         count, start, size = _layout(program, kernargs)
         data = ctypes.string_at(kernargs, size)
         spans: list[Span] = [EVERYTHING]
+        addresses: list[int] = []
         if count is not None:
             addresses = [int.from_bytes(data[start + 8 * i : start + 8 * i + 8], "little") for i in range(count)]
             spans = [self._find(at, None) for at in addresses]
@@ -198,7 +199,9 @@ class Recorder(watch.Observer):
         used = [(span, (accesses[index] if accesses else None) or "rw") for index, span in enumerate(spans)]
         reads = [span for span, access in used if "r" in access]
         writes = [span for span, access in used if "w" in access]
-        self._add(Launch(program, (), (), groups, items, reads, writes, data), "compute", lane)
+        node = Launch(program, (), (), groups, items, reads, writes, data)
+        node.spans = [(at, at + 1) for at in addresses]  # how far it goes from there is not known
+        self._add(node, "compute", lane)
 
     def _sync(self, device: Any, kind: str, what: str, signal: Any, value: int) -> None:
         node, lane = Sync(device, what, signal, value, kind), self._lane(device, kind)
