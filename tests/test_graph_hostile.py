@@ -240,3 +240,21 @@ def test_inputs_of_explicit_queues_are_replaced_on_drivers_in_python():
         assert (x.numpy()[0], y.numpy()[0]) == (0, 5)
     finally:
         Device.close("MINI")
+
+
+def test_an_input_that_was_deallocated_is_still_the_graphs(dev, kernels):
+    x, y, z = ints(3)
+    big = hcq.Buffer("CLANG", 1 << 20, dtypes.int32, preallocate=True)
+    with hcq.capture(inputs={"x": x, "y": y}) as g:
+        for source, dest in ((0, 1 << 20), (2 << 20, 3 << 20)):  # long enough for lanes beside each other
+            hcq.copy(big.view(1 << 18, dtypes.int32, dest), big.view(1 << 18, dtypes.int32, source))
+        kernels["put"](x, vals=(1,))
+        kernels["put"](y, vals=(2,))
+    gone = ints(1)[0]
+    g.replay(x=gone)
+    gone.deallocate()
+    g.replay(y=z).wait()
+    assert z.numpy()[0] == 2
+    g.replay(y=big.view(1, dtypes.int32, 0).ensure_allocated()).wait()  # shares bytes: other commands are built
+    g.replay(x=z, y=z).wait()
+    assert z.numpy()[0] == 2

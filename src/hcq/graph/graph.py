@@ -153,6 +153,11 @@ class Graph:
     def _make(self, serial: bool) -> Parts:
         made = parts.Parts(self.nodes, self._before, self._uses, self._inputs, serial)
         for change in self._changes.values():
+            if (
+                change[0] == "input"
+                and getattr(change[3], "_buf", change[3]) is not self._inputs.slots[change[1]].handle
+            ):
+                change = (*change[:3], self._inputs.slots[change[1]].handle)  # deallocated since
             made.apply(change)
         return made
 
@@ -194,7 +199,7 @@ class Graph:
         for slot, buf in chosen.items():
             place = self._inputs.slots[slot]
             if buf is not place.buf or span_of(buf) != now.inputs_at.get(slot, place.captured):
-                place.buf = buf
+                place.take(buf)
                 changes.append(("input", slot, 0, buf))
         for change in changes:
             self._changes.pop(change[:3], None)  # so that they stay in the order of their coming
@@ -212,9 +217,9 @@ class Graph:
         # does not hold: then everything goes in the order of recording.
         side = self._side
         assert side is not None
-        if side.in_order or all(span_of(place.buf) == place.captured for place in self._inputs.slots):
+        if side.in_order or all(place.now == place.captured for place in self._inputs.slots):
             return side
-        if not overlaps([span_of(place.buf) for place in self._inputs.slots], self._fixed):
+        if not overlaps([place.now for place in self._inputs.slots], self._fixed):
             return side
         if self._serial is None:
             self._serial = self._make(serial=True)

@@ -38,10 +38,16 @@ class Input:
         self.names = names
         self.captured: Span = span_of(buf)
         self.nbytes = self.captured[1] - self.captured[0]
-        self.buf = buf
+        self.take(buf)
         self.device: str | None = getattr(buf, "device", None)
         self.copied = 0
         """Bytes from its start that copies use: what replaces it has as many at least."""
+
+    def take(self, buf: Any) -> None:
+        """What it is from now on. Its memory is the graph's, be the Buffer deallocated meanwhile."""
+        self.buf = buf
+        self.handle = getattr(buf, "_buf", buf)
+        self.now: Span = span_of(buf)
 
 
 class Inputs:
@@ -112,7 +118,7 @@ class Inputs:
         found = self.find(span) if self.slots else None
         if found is None:
             return span
-        start = span_of(self.slots[found[0]].buf)[0] + found[1]
+        start = self.slots[found[0]].now[0] + found[1]
         return start, start + span[1] - span[0]
 
     def resolve(self, given: Mapping[str, Any], smaller: bool) -> dict[int, Any]:
