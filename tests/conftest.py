@@ -3,7 +3,11 @@
 import os
 import tempfile
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from hcq import Device
+from hcq.drivers import BUILTIN
 
 # Tests, and the processes they start, never read or write the user's compile cache.
 _cache = tempfile.TemporaryDirectory(prefix="hcq-test-cache-", ignore_cleanup_errors=True)
@@ -16,3 +20,12 @@ settings.register_profile(
 )
 settings.register_profile("full", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("quick")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_driver_outlives_its_module():
+    """Devices of drivers that a module brought are closed after it, so that the next may bring one of that name."""
+    yield
+    for name in list(Device._opened):
+        if name.partition(":")[0] not in BUILTIN:
+            Device.close(name)

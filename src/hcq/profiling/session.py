@@ -103,13 +103,16 @@ class Profile:
                     for dev in HCQCompiled.devices:
                         dev.__dict__.pop("_profile_pending", None)
             _native.record_end()
+        names = {thread.native_id: thread.name for thread in threading.enumerate() if thread.native_id is not None}
+        recorded = self._recorded = model.from_native(snapshot, names, _owners(_native.live_ranges(), self._ranges))
         if watch.capturing() is None:  # else the samples would be recorded by the capture
-            idle = [dev for dev in devices if _is_idle(dev)]
+            used = {span.device for span in recorded.spans} | {record.device for record in self._records}
+            idle = sorted(
+                filter(_is_idle, devices), key=lambda dev: dev.dname not in used
+            )  # those first: few are paired
             with watch.quiet():
                 self.clocks = clocks.measure(idle)
                 self.jitter = clocks.pairwise(idle, self.clocks)
-        names = {thread.native_id: thread.name for thread in threading.enumerate() if thread.native_id is not None}
-        recorded = self._recorded = model.from_native(snapshot, names, _owners(_native.live_ranges(), self._ranges))
         offsets = {key: offset.ahead for key, offset in self.clocks.items()}
         model.add_python(recorded, self._records, self._hops, offsets)
         self._records, self._hops = [], []
