@@ -30,6 +30,9 @@ def find(
 ) -> dict[Hashable, Standing]:
     """The queues that can never go on, each with its wait; empty where there is no cycle.
 
+    A wait is taken to be for the command that sets just its value, or for a later one behind that; where all that is
+    queued sets more, the one that is meant has yet to come.
+
     `pending` are the commands that have not run, of every queue; `value_of` a signal's highest value until now.
     """
     at = dict.fromkeys(pending, 0)
@@ -57,10 +60,11 @@ def find(
         wait = pending[queue][position] if position < len(pending[queue]) else None
         if isinstance(wait, Link):
             wait = Wait(wait.signal, wait.value - 1)
-        if isinstance(wait, Wait) and (setters := tuple(_setters(pending, at, wait))):
-            standing[queue] = Standing(
-                position, wait, setters
-            )  # without setters Python alone can end it, and so it may
+        if isinstance(wait, Wait):
+            setters = tuple(_setters(pending, at, wait))
+            # Without one that sets just that value, who is meant may yet be submitted, or is Python: signals go up.
+            if any(getattr(pending[setter][index], "value", None) == wait.value for setter, index in setters):
+                standing[queue] = Standing(position, wait, setters)
     # A queue that some setter outside can set free is in no cycle; nor is who waits for that queue.
     while True:
         free = [queue for queue, s in standing.items() if any(setter not in standing for setter, _ in s.setters)]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hcq import _native
 from hcq.errors import DeviceLost
 from hcq.queues.device import HCQCompiled
+from hcq.queues.signal import HCQSignal
 from hcq.runtime import watch
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Lanes:
         self.serial = serial
         self.native = isinstance(device, _native.CommandDevice)
         self.timelines: set[Hashable] = set()
+        self.marks: set[Hashable] = set()  # of a driver in Python: the signals that its queues set behind each submit
         self.queues: set[LaneKey] = set()
         self.stream_waits: dict[Hashable, list[tuple[Any, int]]] = {}  # of streams in Python: for what comes next
 
@@ -101,11 +103,14 @@ class Book:
     def is_over(self, key: Hashable, value: int) -> bool:
         """Whether what sets a signal to `value` has ended, truly: it was set, or never will be."""
         with watch.quiet():
-            try:
-                reached: bool = self._signals[key].is_reached(value)
-            except DeviceLost:
-                return True
-        return reached
+            signal = self._signals[key]
+            if isinstance(signal, HCQSignal):
+                try:
+                    return bool(signal.is_reached(value))
+                except DeviceLost:
+                    return True
+            # A stream's own: it has no more than the number, and goes past it even where the work failed.
+            return bool(signal.value >= value or _native.signal_error(signal))
 
     def gone(self) -> list[LaneKey]:
         """The hardware queues of devices that were closed, or nobody has any more. They are told of once."""
@@ -117,9 +122,11 @@ class Book:
                 del self._devices[number]
         return keys
 
-    def is_timeline(self, key: Hashable) -> bool:
-        """Whether a signal is, or was, the timeline of a driver in Python, whose own threads set it."""
-        return any(key in lanes.timelines and not lanes.native for lanes in self._devices.values())
+    def is_drivers(self, key: Hashable) -> bool:
+        """Whether threads of a driver in Python set a signal: it is, or was, a timeline, or a queue's mark."""
+        return any(
+            key in lanes.marks or (key in lanes.timelines and not lanes.native) for lanes in self._devices.values()
+        )
 
     def timeline_of(self, key: Hashable) -> Any:
         """The device whose timeline a signal is now; None where it is none's."""

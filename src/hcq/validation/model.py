@@ -67,6 +67,7 @@ class Model:
             setters = [
                 queued.deed
                 for _, other in busy
+                if other is not queue  # what is behind a wait can't end it
                 for queued in other.pending
                 if isinstance(queued.command, (Set, Link))
                 and queued.command.signal == wait.signal

@@ -76,7 +76,7 @@ class Watcher(watch.Observer):
             lanes = self._book.lanes(device)
             commands = self._commands(device, queue, site)
             if not lanes.native and queue._submitted is not None:
-                commands.append(self._own_mark(queue._submitted, site))
+                commands.append(self._own_mark(lanes, queue._submitted, site))
             return self.model.submit(self._lane_of(lanes, queue), commands)
 
         self._do(event)
@@ -172,7 +172,7 @@ class Watcher(watch.Observer):
             key = self._book.known(signal)
             if key is None:
                 return []
-            if (key, value) in self._promised or self._book.is_timeline(key):
+            if (key, value) in self._promised or self._book.is_drivers(key):
                 self._promised.discard((key, value))
                 return []  # a driver's thread, which does what a queue was told to
             found = self.model.set(key, value, Deed(f"signal.value = {value}", "the host", site))
@@ -237,6 +237,14 @@ class Watcher(watch.Observer):
         """The allocation at an address, for red zones."""
         return self.model.memory.find(space_of(device), address)
 
+    def forget_deeds(self, device: Any) -> None:
+        """Red zones of a device were looked at: who had its memory until now is of no more use."""
+        with self._lock:
+            for number in list(self.deeds):
+                region = self.model.memory.region(number)
+                if region is None or region.owner.device() in (device, None):
+                    self.deeds.pop(number, None)
+
     # Helpers
 
     def _seen(self, device: Any) -> list[Finding]:
@@ -279,7 +287,7 @@ class Watcher(watch.Observer):
         commands.append((Link(key, value, work), deed))
         if not lanes.native:
             hardware = device.lane(device.hw_compute_queue_t)
-            commands.append(self._own_mark((hardware.signal, hardware.submitted), site))
+            commands.append(self._own_mark(lanes, (hardware.signal, hardware.submitted), site))
         return self.model.submit(lane, commands)
 
     def _commands(self, device: Any, queue: Any, site: Site | None) -> list[tuple[Command, Deed]]:
@@ -306,10 +314,11 @@ class Watcher(watch.Observer):
         key = self._book.signal(signal)
         return Wait(key, value), Deed(f"{verb}({self._name(key)}, {value})", where, site)
 
-    def _own_mark(self, pair: tuple[Any, int], site: Site | None) -> tuple[Command, Deed]:
+    def _own_mark(self, lanes: Lanes, pair: tuple[Any, int], site: Site | None) -> tuple[Command, Deed]:
         """What a lane of a driver in Python sets behind each submit (hcq.queues.lane)."""
         signal, number = pair
         key = self._book.signal(signal, number - 1)
+        lanes.marks.add(key)
         return Set(key, number), Deed("the end of the submit", "its queue", site)
 
     def _lane_of(self, lanes: Lanes, queue: Any) -> LaneKey:

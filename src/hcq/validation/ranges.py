@@ -86,12 +86,15 @@ class Ranges:
         """A command of a graph, as it is replayed."""
         program = getattr(node, "program", None)
         unknown = program is not None and (program.accesses is None or None in program.accesses)
-        accesses = []
+        kinds: dict[Any, int] = {}  # what is read and written counts as one access, as it does in a launch
         for spans, kind in ((node.reads, READ), (node.writes, UNKNOWN if unknown else WRITE)):
             for span in spans:
-                first, last = graph.inputs.moved(span)
-                if self._memory.find(_HOST, first) is not None:
-                    accesses.append(Access(_HOST, first, last, kind, "memory"))
+                kinds[span] = kinds.get(span, 0) | kind
+        accesses = []
+        for span, kind in kinds.items():
+            first, last = graph.inputs.moved(span)
+            if self._memory.find(_HOST, first) is not None:
+                accesses.append(Access(_HOST, first, last, kind, "memory"))
         return Work(f"{node.kind} {node.name}", tuple(accesses), moves=unknown)
 
     def of_buffer(self, device: Any, buf: Any, kind: int, what: str) -> Access | None:
@@ -108,7 +111,7 @@ class Ranges:
             self._adopt(device, space, root.va_addr, root.va_addr + root.size, _name(buf))
             region = self._memory.find(space, first)
         if region is not None and getattr(buf, "base", None) is buf and region.name.startswith("memory of"):
-            region.name = _name(buf)
+            region.name = f"{_name(buf)} on {device.dname}"
         number = region.number if region is not None else 0
         nbytes = getattr(buf, "nbytes", handle.size)
         return Access(space, first, first + nbytes, kind, what, number)

@@ -78,7 +78,7 @@ class RedZones:
         self._allocator = device.allocator
         self._told, self._describe = told, describe
         self._guards: dict[int, _Guard] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may free memory in the middle
         self._on = True
         self._alloc, self._free = self._allocator.alloc, self._allocator.free
         self._allocator.alloc, self._allocator.free = self.alloc, self.free
@@ -134,7 +134,7 @@ class RedZones:
     def check(self) -> list[Finding]:
         """What was written beside allocations. It is told once."""
         with self._lock:
-            broken = [guard for guard in self._guards.values() if not guard.is_whole()]
+            broken = [guard for guard in list(self._guards.values()) if not guard.is_whole()]
         found = []
         for guard in broken:
             found.append(self._finding(guard))

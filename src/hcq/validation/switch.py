@@ -143,8 +143,9 @@ class _Watcher(Watcher):
 
     def synchronized(self, device: Any) -> None:
         super().synchronized(device)
-        self._checks.report(self._checks.check_zones(device))
-        self.deeds.clear()
+        found = self._checks.check_zones(device)
+        self.forget_deeds(device)
+        self._checks.report(found)
 
 
 def checks(strict: bool = False) -> Checks:

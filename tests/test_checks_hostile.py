@@ -1,0 +1,175 @@
+"""Programs that hcq.checks() was not written against: right ones, of which nothing may be said, and wrong ones."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import warnings
+
+import pytest
+from third_party.mini import MiniDevice
+
+import hcq
+from hcq import Device, errors
+from hcq.validation import redzones
+
+SOURCE = """
+void fill(float *out, int n, float v) { for (int i = 0; i < n; i++) out[i] = v; }
+void slow(float *out, int n, float v) {
+  for (volatile int i = 0; i < 3000000; i++) {}
+  for (int i = 0; i < n; i++) out[i] = v;
+}
+void add(float *out, const float *a, const float *b, int n) { for (int i = 0; i < n; i++) out[i] = a[i] + b[i]; }
+void past(float *out, int first, int count) { for (int i = 0; i < count; i++) out[first + i] = 7; }
+"""
+N = 64
+ONE = ((1, 1, 1), (1, 1, 1))
+
+
+@pytest.fixture
+def dev():
+    return Device["CLANG"]
+
+
+@pytest.fixture
+def k(dev):
+    class Kernels:
+        fill, slow, add, past = (dev.program(name, SOURCE) for name in ("fill", "slow", "add", "past"))
+
+    return Kernels
+
+
+@pytest.fixture
+def strict():
+    """Checks under which the test runs, and by which nothing may be found, nor be possible."""
+    with warnings.catch_warnings(), hcq.checks(strict=True) as checks:
+        warnings.simplefilter("error", errors.ValidationWarning)
+        yield checks
+        for name in ("CLANG", "CLANG:1"):
+            Device[name].synchronize()
+    assert not checks.findings and not checks.possible
+
+
+def floats(n=N, device="CLANG"):
+    return hcq.empty(n, hcq.dtypes.float32, device)
+
+
+# Right programs
+
+
+def test_memory_freed_under_a_streams_work_is_given_out_again(dev, k, strict):
+    stream = dev.stream()
+    for i in range(20):
+        a = floats(4096)
+        (k.slow if i % 5 == 0 else k.fill)(a, vals=(4096, float(i)), stream=stream)
+        del a
+        b = floats(4096)
+        k.fill(b, vals=(4096, 77.0))
+        assert (b.numpy() == 77).all()
+        del b
+
+
+def test_streams_and_buffers_that_come_and_go_in_many_threads(dev, k, strict):
+    failed = []
+
+    def run(i):
+        try:
+            stream, a, out = dev.stream(), floats(), floats()
+            for j in range(40):
+                k.fill(a, vals=(N, float(i)), stream=stream)
+                k.add(out, a, a, vals=(N,), stream=stream)
+                if j % 10 == 0:
+                    stream.synchronize()
+                    assert out.numpy()[0] == 2 * i
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_a_consumer_may_be_submitted_before_its_producer(dev, k, strict):
+    a, b, signal = floats(), floats(), dev.signal_t()
+    kernargs = k.fill.fill_kernargs((a._buf,), (N, 1.0))
+    copy = dev.hw_copy_queue_t().wait(signal, 1).copy(b._buf.va_addr, a._buf.va_addr, 4 * N).signal(signal, 2)
+    copy.submit(dev)
+    dev.hw_compute_queue_t().exec(k.fill, kernargs, *ONE).signal(signal, 1).submit(dev)
+    signal.wait(2)
+    assert b.numpy()[0] == 1
+
+
+def test_the_host_and_a_queue_take_turns_on_one_signal(dev, k, strict):
+    a, signal = floats(), dev.signal_t()
+    kernargs = k.fill.fill_kernargs((a._buf,), (N, 1.0))
+    for i in range(20):
+        queue = dev.hw_compute_queue_t().wait(signal, 2 * i + 1).exec(k.fill, kernargs, *ONE)
+        queue.signal(signal, 2 * i + 2).submit(dev)
+    for i in range(20):
+        signal.value = 2 * i + 1
+        signal.wait(2 * i + 2)
+
+
+def test_a_graph_writes_what_nobody_wrote_before(dev, k, strict):
+    a, b, c, out = (floats() for _ in range(4))
+    k.fill(a, vals=(N, 1.0))
+    with hcq.capture() as graph:
+        k.add(b, a, a, vals=(N,))
+        k.add(c, a, a, vals=(N,))
+        k.add(out, b, c, vals=(N,))
+    for i in range(1, 6):
+        graph.replay()
+        k.fill(a, vals=(N, float(i + 1)))
+        assert out.numpy()[0] == 4 * i
+
+
+def test_a_driver_in_python_copies_to_and_fro(strict):
+    Device.register("HOSTILE", MiniDevice)
+    try:
+        a, b = floats(device="HOSTILE"), floats(device="HOSTILE:1")
+        a.copyin(bytes(4 * N))
+        for _ in range(20):
+            hcq.copy(b, a)
+            hcq.copy(a, b)
+        assert not a.numpy().any()
+    finally:
+        for name in ("HOSTILE", "HOSTILE:1"):
+            Device.close(name)
+        Device.unregister("HOSTILE")
+
+
+def test_memory_that_a_garbage_collection_frees_in_the_middle_of_a_look_at_red_zones(dev, monkeypatch):
+    with hcq.checks() as checks:
+        kept, looked = floats(), threading.Event()
+        whole = redzones._Guard.is_whole
+
+        def is_whole(guard):
+            if not looked.is_set():
+                looked.set()
+                cycle = [floats()]
+                cycle.append(cycle)
+                del cycle
+                gc.collect()
+            return whole(guard)
+
+        monkeypatch.setattr(redzones._Guard, "is_whole", is_whole)
+        done = threading.Thread(target=dev.synchronize, daemon=True)
+        done.start()
+        done.join(20)
+        assert not done.is_alive() and looked.is_set()
+        del kept
+    assert not checks.findings
+
+
+# Wrong ones
+
+
+def test_who_wrote_beside_a_buffer_is_named_though_another_device_was_synchronized_first(dev, k):
+    with pytest.raises(errors.OutOfBoundsError, match=r"on CLANG.*(.|\n)*kernel past"), hcq.checks():
+        a = floats()
+        k.past(a, vals=(N, 1))
+        Device["CLANG:1"].synchronize()
+        dev.synchronize()
