@@ -384,3 +384,13 @@ def test_a_submit_that_meets_a_device_just_lost_is_told_so(dev, monkeypatch):
     with pytest.raises(DeviceLost):
         dev.hw_compute_queue_t().signal(signal, 1).submit(dev)
     assert not dev.rings["COMPUTE"]
+
+
+def test_idle_is_awaited_on_a_device_with_streams():
+    dev = hcq.Device["CLANG"]
+    spin = dev.program("spin", "void spin(int *a) { for (volatile int i = 0; i < 2000000; i++) {} a[0] += 1; }")
+    a, b, stream = hcq.zeros(1, hcq.dtypes.int32, "CLANG"), hcq.zeros(1, hcq.dtypes.int32, "CLANG"), dev.stream()
+    spin(a)
+    spin(b, stream=stream)
+    asyncio.run(dev.idle())
+    assert a.numpy()[0] == b.numpy()[0] == 1

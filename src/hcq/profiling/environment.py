@@ -19,7 +19,7 @@ def start() -> None:
     global _current
     if _current is not None:
         return
-    path = _path()
+    path = _path()  # where the program began, wherever it has gone to by the end
     os.environ.setdefault(config.PROFILE_OWNER.name, str(os.getpid()))
     _current = Profile(path).__enter__()
     atexit.register(finish)
@@ -44,8 +44,8 @@ def _path() -> str:
     given = config.PROFILEPATH()
     suffix = ".pftrace" if has_perfetto() else ".json"
     if given is None:
-        return f"hcq-{os.getpid()}{suffix}"
-    path = check_path(given)
+        return os.path.abspath(f"hcq-{os.getpid()}{suffix}")
+    path = os.path.abspath(check_path(given))
     owner = config.PROFILE_OWNER()
     if owner is None or owner == str(os.getpid()):
         return path

@@ -103,7 +103,12 @@ class Profile:
                     for dev in HCQCompiled.devices:
                         dev.__dict__.pop("_profile_pending", None)
             _native.record_end()
-        names = {thread.native_id: thread.name for thread in threading.enumerate() if thread.native_id is not None}
+        names = {
+            # Files are UTF-8, and threads may be called anything.
+            thread.native_id: thread.name.encode(errors="backslashreplace").decode()
+            for thread in threading.enumerate()
+            if thread.native_id is not None
+        }
         recorded = self._recorded = model.from_native(snapshot, names, _owners(_native.live_ranges(), self._ranges))
         if watch.capturing() is None:  # else the samples would be recorded by the capture
             used = {span.device for span in recorded.spans} | {record.device for record in self._records}

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from hcq import _native, config
 from hcq.errors import DeviceLost, SignalTimeout
-from hcq.queues import faults
+from hcq.queues import awaiting, faults
 from hcq.queues.allocator import HCQAllocator
 from hcq.queues.command_queue import HWComputeQueue, HWCopyQueue
 from hcq.queues.device import HCQCompiled
@@ -118,7 +118,7 @@ class NativeDevice(_native.CommandDevice, HCQCompiled):
         self.check_usable()
         for signal, value in [*self._all_queued(), *self._marks()]:
             try:
-                await signal.reached(value)
+                await awaiting.reached(signal, value)  # streams have plain native signals
             except DeviceLost:
                 continue  # told below
         self.check_usable()
