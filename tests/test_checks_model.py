@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hcq.validation import deadlocks
 from hcq.validation.clocks import is_before, join, meet
-from hcq.validation.events import READ, UNKNOWN, WRITE, Access, Deed, Set, Site, Wait, Work
+from hcq.validation.events import READ, UNKNOWN, WRITE, Access, Deed, Link, Set, Site, Wait, Work
 from hcq.validation.intervals import Intervals
 from hcq.validation.model import Model
 from hcq.validation.report import Kind
@@ -384,3 +384,16 @@ def test_a_deadlock_is_told_before_it_is_queued():
     assert model.deadlock("q1", closing[::-1]) is None
     model.set("s", 1, deed("python"))
     assert model.deadlock("q1", closing) is None
+
+
+def test_a_launch_that_is_told_of_after_the_host_has_seen_its_end_is_late_and_nothing_goes_back():
+    model = Model()
+    link = lambda value: [(Link("t", value, Work(f"launch {value}")), deed(f"launch {value}"))]  # noqa: E731
+    found = model.submit("compute", link(1))
+    found += model.submit("copy", [(Wait("t", 2), deed("wait")), (Set("t", 3), deed("set"))])
+    found += model.finish(["compute", "copy"])  # by another thread than the one that is yet to tell of launch 2
+    found += model.submit("compute", link(2))
+    found += model.submit("compute", link(4))
+    found += model.machine.signals["t"].lost(3, deed("wait of the host"))
+    found += model.submit("copy", [(Wait("t", 4), deed("wait")), (Set("t", 5), deed("set"))])
+    assert not found and model.machine.signals["t"].highest == 5

@@ -123,7 +123,10 @@ class Machine:
             while queue.pending:
                 if not self._step(queue, found):
                     stood = queue.pending.popleft()
-                    queue.clock = tick(join(queue.clock, stood.clock), key)
+                    clock = join(queue.clock, stood.clock)
+                    for other in keys:  # what ended the wait was not told of yet: it may come after any of them
+                        clock = join(clock, self.queue(other).clock)
+                    queue.clock = tick(clock, key)
         found += self.advance()
         for key in keys:
             self.seen_by_host(self.queue(key).clock)
@@ -168,8 +171,10 @@ class Machine:
         if isinstance(command, (Set, Link)):
             queue.clock = tick(clock, queue.key)
             queue.settings.append((queue.clock[queue.key], command.signal, command.value))
-            self._live[command.signal] = self.signal(command.signal)
-            found += self.signal(command.signal).set(command.value, queue.clock, queued.clock, queued.deed)
+            signal = self._live[command.signal] = self.signal(command.signal)
+            # Timelines only go up: a launch that a thread is told of after another one has waited past it is just late.
+            if isinstance(command, Set) or command.value > signal.highest:
+                found += signal.set(command.value, queue.clock, queued.clock, queued.deed)
         return True
 
 
