@@ -164,6 +164,19 @@ def test_memory_that_a_garbage_collection_frees_in_the_middle_of_a_look_at_red_z
     assert not checks.findings
 
 
+def test_devices_without_queues_allocate_and_copy(strict):
+    from memory_devices import HostDevice
+
+    Device.register("PLAINHOST", HostDevice)
+    try:
+        a = floats(device="PLAINHOST").ensure_allocated()
+        a.copyin(bytes(4 * N))
+        assert not a.numpy().any()
+    finally:
+        Device.close("PLAINHOST")
+        Device.unregister("PLAINHOST")
+
+
 # Wrong ones
 
 

@@ -217,7 +217,7 @@ class Watcher(watch.Observer):
             self._do(lambda: self._seen(device))
 
     def allocated(self, device: Any, handle: Any, size: int, options: Any) -> None:
-        if not hasattr(handle, "va_addr") or device is None:
+        if not hasattr(handle, "va_addr") or not isinstance(device, HCQCompiled):
             return
         site = sites.here()
 

@@ -61,7 +61,7 @@ class Ranges:
                 return Work(name, fill.accesses)
             return Work(name, tuple(_moved(a, _word(at + 8 * i)) for i, a in enumerate(fill.accesses)))
         # Written by the client: where buffers begin is known, how far they go isn't.
-        known = program.accesses
+        known = getattr(program, "accesses", None)  # a driver's own programs need not have it
         if space is not _HOST or known is None:
             return Work(name)
         accesses = []
@@ -85,7 +85,8 @@ class Ranges:
     def node(self, graph: Any, node: Any) -> Work:
         """A command of a graph, as it is replayed."""
         program = getattr(node, "program", None)
-        unknown = program is not None and (program.accesses is None or None in program.accesses)
+        known = getattr(program, "accesses", None)
+        unknown = program is not None and (known is None or None in known)
         kinds: dict[Any, int] = {}  # what is read and written counts as one access, as it does in a launch
         for spans, kind in ((node.reads, READ), (node.writes, UNKNOWN if unknown else WRITE)):
             for span in spans:
@@ -117,7 +118,7 @@ class Ranges:
         return Access(space, first, first + nbytes, kind, what, number)
 
     def _arguments(self, device: Any, program: Any, bufs: Sequence[Any]) -> tuple[Access, ...]:
-        known = program.accesses
+        known = getattr(program, "accesses", None)  # a driver's own programs need not have it
         accesses = []
         for index, buf in enumerate(bufs):
             said = known[index] if known is not None and index < len(known) else None
