@@ -23,7 +23,7 @@ async def main():
 
     async def submit():
         for i, buffer in enumerate(buffers):
-            arguments = fill.fill_kernargs([buffer._buf], (i * i, N))
+            arguments = fill.fill_kernargs([buffer], (i * i, N))
             dev.hw_compute_queue_t().exec(fill, arguments).signal(finished, i + 1).submit(dev)
             await asyncio.sleep(0)
 

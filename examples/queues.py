@@ -17,7 +17,7 @@ copy = dev.hw_copy_queue_t()
 copy.copy(staged._buf.va_addr, inputs[0]._buf.va_addr, staged.nbytes)  # command 0
 copy.signal(copied, 1)  # command 1
 
-arguments = double_all.fill_kernargs([result._buf, staged._buf], (N,))
+arguments = double_all.fill_kernargs([result, staged], (N,))
 compute = dev.hw_compute_queue_t()
 compute.wait(copied, 1)  # command 0
 compute.exec(double_all, arguments)  # command 1

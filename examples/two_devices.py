@@ -18,7 +18,7 @@ def submit(dev, by, after, then):
     queue = dev.hw_compute_queue_t()
     if after is not None:
         queue.wait(after, 1)
-    queue.exec(add, add.fill_kernargs([shared._buf], (by, N))).signal(then, 1).submit(dev)
+    queue.exec(add, add.fill_kernargs([shared], (by, N))).signal(then, 1).submit(dev)
 
 
 submit(second, 10, handed_over, done)  # stands at its wait
