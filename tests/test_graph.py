@@ -640,3 +640,49 @@ def test_arguments_of_prepared_launches_are_captured(dev, kernels):
     g.replay(out=other, vals={"n": 5}).wait()
     assert (other.numpy()[0], out.numpy()[0]) == (10, 0)
     assert np.asarray(out)[0] == 0
+
+
+def test_a_wrong_replay_is_told_what_the_graph_has(dev, kernels):
+    x = hcq.empty(1, dtypes.int32, "CLANG").fill(1)
+    with pytest.raises(TypeError, match="inputs must be a mapping of names to buffers"), hcq.capture(x):
+        raise AssertionError("the capture began")
+    with hcq.capture() as g:
+        kernels["put"](x, vals=(7,))
+        kernels["add"](x, x, x)
+    for wrong, error, text in (
+        ({"vals": {(9, 0): 1}}, ValueError, "no command 9 in this graph: it has 2"),
+        ({"vals": {("put", 0): 1}}, TypeError, "by its number, not by 'put'"),
+        ({"vals": {4: 1}}, TypeError, r"\(command, position\)"),
+        ({"sizes": {"add": 3}}, TypeError, r"sizes\['add'\] must be groups"),
+        ({"sizes": {"add": ((1, 1, 1), 3)}}, TypeError, r"sizes\['add'\] must be groups"),
+        ({"sizes": {5: (1, 1, 1)}}, ValueError, "it has 2"),
+        ({"sizes": {"mul": (1, 1, 1)}}, ValueError, "it has add, put"),
+    ):
+        with pytest.raises(error, match=text):
+            g.replay(**wrong)
+    assert x.numpy().tolist() == [1]
+    g.replay().wait()
+    assert x.numpy().tolist() == [14]
+
+
+def test_a_listed_graph_names_what_is_missing_and_queues_nothing(dev, kernels):
+    x, y = (hcq.empty(1, dtypes.int32, "CLANG").fill(1) for _ in range(2))
+    graph = ListGraph([LaunchItem(kernels["put"], [x], vals=("n",)), CopyItem(y, x)], [x, y], {"n": 2})
+    for inputs in ([x], [x, y, x]):
+        with pytest.raises(TypeError, match="takes 2 input buffers"):
+            graph(inputs, {"n": 3})
+    with pytest.raises(ValueError, match="no variable 'n' was given: there is 'm'"):
+        graph([x, y], {"m": 3})
+    assert x.numpy().tolist() == y.numpy().tolist() == [1]
+    graph([x, y], {"n": 3}, wait=True)
+    assert y.numpy().tolist() == [3]
+
+
+@pytest.mark.parametrize("name", ["graph.png", "graph"])
+def test_a_picture_of_a_graph_is_svg_or_dot_by_its_name(dev, kernels, name, tmp_path):
+    with hcq.capture() as g:
+        kernels["put"](hcq.empty(1, dtypes.int32, "CLANG").ensure_allocated(), vals=(7,))
+    with pytest.raises(ValueError, match=r"\.svg"):
+        g.draw(tmp_path / name)
+    assert not (tmp_path / name).exists()
+    assert g.draw(tmp_path / "graph.gv").startswith("digraph")

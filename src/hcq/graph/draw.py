@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 _WIDTH, _HEIGHT, _STEP, _COLUMN = 150, 24, 40, 190
 _COLOURS = {"launch": "#cfe3ff", "copy": "#d8f0d2", "host": "#f3e3c3"}
 _OTHER = "#e8e8e8"
+_DOT = (".dot", ".gv")
 
 
 def draw(graph: Graph, path: str | Path | None, dot: bool) -> str:
     """The text of the picture; also written to `path`, whose name may ask for DOT."""
-    dot = dot or (path is not None and Path(path).suffix in (".dot", ".gv"))
+    suffix = None if path is None else Path(path).suffix.lower()
+    if suffix not in (None, ".svg", *_DOT):
+        raise ValueError(f"{str(path)!r}: a graph is drawn as an SVG (.svg) or for Graphviz (.dot, .gv)")
+    dot = dot or suffix in _DOT
     places = list(_places(graph))
     text = _dot(places) if dot else _svg(places)
     if path is not None:

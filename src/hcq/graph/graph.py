@@ -106,6 +106,7 @@ class Graph:
         """A picture of commands, queues and waits: SVG, or with `dot` the text that Graphviz draws.
 
         Written to `path` where one is given; a name that ends in .dot or .gv means `dot`. Returns the text.
+        Raises ValueError, and writes nothing, for a name that ends neither so nor in .svg; OSError.
         """
         from hcq.graph.draw import draw
 
@@ -227,6 +228,8 @@ class Graph:
 
     def _value_changes(self, key: Any, value: Any, now: _Sizes) -> list[tuple[Any, ...]]:
         if not isinstance(key, str):
+            if not (isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], int)):
+                raise TypeError(f"vals takes names or (command, position) as keys, not {key!r}")
             node, position = key
             launch = self._launch(node)
             if not 0 <= position < len(launch.vals):
@@ -250,14 +253,20 @@ class Graph:
         if isinstance(key, str):
             launches = [node for node in self.nodes if isinstance(node, Launch) and node.name == key]
             if not launches:
-                raise ValueError(f"no program {key!r} in this graph")
+                names = sorted({node.name for node in self.nodes if isinstance(node, Launch)})
+                raise ValueError(f"no program {key!r} in this graph: it has {', '.join(names) or 'none'}")
         else:
             launches = [self._launch(key)]
-        groups, items = value if len(value) == 2 else (value, None)
-        return [now.change(launch, tuple(groups), tuple(items or now.of(launch)[1])) for launch in launches]
+        groups, items = _split_size(key, value)
+        return [now.change(launch, groups, items or now.of(launch)[1]) for launch in launches]
 
     def _launch(self, node: Any) -> Launch:
-        found = node if isinstance(node, Node) else self.nodes[node]
+        try:
+            found = node if isinstance(node, Node) else self.nodes[node]
+        except TypeError:
+            raise TypeError(f"a command of this graph is named by its number, not by {node!r}") from None
+        except IndexError:
+            raise ValueError(f"no command {node} in this graph: it has {len(self)}, counted from 0") from None
         if not isinstance(found, Launch):
             raise ValueError(f"{found!r} is no launch")
         return found
@@ -300,6 +309,16 @@ class _Sizes:
     def change(self, launch: Launch, groups: Any, items: Any) -> tuple[Any, ...]:
         self._given[launch.index] = groups, items
         return "sizes", launch.index, 0, launch, groups, items
+
+
+def _split_size(key: Any, value: Any) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:
+    # (groups, items), of which items may be left out.
+    try:
+        groups, items = value if len(value) == 2 else (value, None)
+        return tuple(groups), None if items is None else tuple(items)
+    except TypeError:
+        message = f"sizes[{key!r}] must be groups (x, y, z) or (groups, items), three numbers each, not {value!r}"
+        raise TypeError(message) from None
 
 
 def _named(count: Any, name: str) -> bool:

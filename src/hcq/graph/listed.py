@@ -44,6 +44,7 @@ class ListGraph:
 
     def __init__(self, items: Iterable[Any], inputs: Sequence[Any], variables: Mapping[Any, Any]) -> None:
         listed = [self.item(item) for item in items]
+        self._takes = len(inputs)
         names = {f"i{index}": buf for index, buf in enumerate(inputs)}
         self._moving: list[tuple[int, int, Any]] = []  # (node, position, how its value is found)
         self._growing: list[tuple[int, Any, Any]] = []  # (node, groups, items)
@@ -60,7 +61,13 @@ class ListGraph:
         return item
 
     def __call__(self, inputs: Sequence[Any], variables: Mapping[Any, Any], wait: bool = False) -> float | None:
-        """Queue all items with these inputs and variables."""
+        """Queue all items with these inputs and variables. TypeError for more or fewer inputs than it was made with,
+        ValueError for a variable that is missing: then nothing is queued.
+        """
+        if len(inputs) != self._takes:
+            raise TypeError(
+                f"this graph takes {self._takes} input buffers, in the order of its making: {len(inputs)} given"
+            )
         named = {f"i{index}": buf for index, buf in enumerate(inputs)}
         with self._lock:
             vals, sizes = {}, {}
@@ -106,7 +113,11 @@ def _fixed(how: Any) -> bool:
 def _found(how: Any, variables: Mapping[Any, Any]) -> Any:
     if _fixed(how):
         return how
-    return how(variables) if callable(how) else variables[how]
+    if callable(how):
+        return how(variables)
+    if how not in variables:
+        raise ValueError(f"no variable {how!r} was given: there is {', '.join(map(repr, variables)) or 'none'}")
+    return variables[how]
 
 
 def _size(counts: Sequence[Any], variables: Mapping[Any, Any]) -> tuple[Any, ...]:

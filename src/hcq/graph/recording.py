@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_right
+from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from hcq.runtime import watch
 from hcq.runtime.registry import Device
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from hcq.graph.graph import Graph
 
@@ -31,10 +32,13 @@ def capture(inputs: Mapping[str, Any] | None = None) -> Iterator[Graph]:
     that replays may replace. Any number of devices; `stream=` is accepted and plays no part, since order comes from
     the bytes that commands read and write. Allocating and compiling inside is ordinary; RuntimeError for what would
     need results: host reads and writes of buffers, waits, `wait=True`, synchronize, copies from NPY. Other threads are
-    not recorded. Captures don't nest. A block that raises leaves a graph that can't be replayed.
+    not recorded. Captures don't nest. A block that raises leaves a graph that can't be replayed. TypeError for inputs
+    that are no mapping.
     """
     from hcq.graph.graph import Graph
 
+    if not isinstance(inputs, Mapping | None):
+        raise TypeError(f"inputs must be a mapping of names to buffers, not {type(inputs).__name__}")
     recorder = Recorder()
     graph = Graph(recorder.nodes, recorder.kept, dict(inputs or {}))
     watch.begin_capture(recorder)
