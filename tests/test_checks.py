@@ -420,6 +420,38 @@ def test_a_write_past_the_end_is_found_when_the_memory_is_freed(dev, k):
     clean(lambda: program(N + 3))
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_end_of_the_block_waits_for_what_may_still_write_beside(dev, kept):
+    slow = """
+    #include <hcq.h>
+    void late(float *out, int n) {
+      volatile long spin = 0;
+      while (spin < 20000000) spin++;
+      for (int i = 0; i < n; i++) out[i] = 7;
+    }"""
+    late = dev.program("late", slow)
+
+    def program(count):
+        a = floats()
+        late(a, vals=(count,))
+        if kept:
+            here.append(a)
+
+    here = []
+    assert "kernel late" in found(errors.OutOfBoundsError, lambda: program(N + 1))
+    clean(lambda: program(N))
+
+
+def test_the_end_of_the_block_does_not_wait_for_what_stands_at_a_wait(dev):
+    go = dev.signal_t()
+    with hcq.checks():
+        a = floats()
+        dev.hw_compute_queue_t().wait(go, 1).submit(dev)
+        del a
+    go.value = 1
+    dev.synchronize()
+
+
 def test_a_copy_that_goes_past_the_end(dev):
     def program(size):
         a, b = floats(), floats(2 * N)

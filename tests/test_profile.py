@@ -373,8 +373,26 @@ def test_a_wrong_suffix_or_limit_is_refused_before_anything_runs():
     for path in ("trace.txt", "trace", "trace.svg"):
         with pytest.raises(ValueError, match=r"\.json or \.pftrace"):
             hcq.profile(path)
-    with pytest.raises(ValueError, match="1 or more"):
-        hcq.profile(limit=0)
+
+
+@pytest.mark.parametrize("limit", [-1, 0, 10, 1023])
+def test_a_limit_too_small_to_keep_anything_is_refused_by_its_name(limit, monkeypatch):
+    with pytest.raises(ValueError, match=f"limit={limit}.*1024"):
+        hcq.profile(limit=limit)
+    if limit >= 0:
+        monkeypatch.setenv("HCQ_PROFILE_RECORDS", str(limit))
+        with pytest.raises(ValueError, match=f"HCQ_PROFILE_RECORDS={limit}.*1024"):
+            hcq.profile()
+
+
+@pytest.mark.parametrize("limit", [1024, 1500, 5000])
+def test_a_small_limit_is_kept_and_never_passed(clang, limit):
+    a, program = buffer(), clang.program("one", C)
+    with hcq.profile(limit=limit) as p:
+        for _ in range(2 * limit):
+            program(a, wait=True)
+    assert limit / 2 < len(p.spans) <= limit and of(p, "kernel") and p.dropped
+    assert "limit=" in str(p.table())
 
 
 def test_a_queue_that_stands_at_a_wait_does_not_hold_the_end_of_a_profile(clang):

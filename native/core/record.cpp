@@ -14,7 +14,8 @@ std::atomic<uint64_t> g_recording{0};
 
 namespace {
 // A writer's chunks grow: most write little, and who writes much meets no page faults in memory that comes at once.
-constexpr uint64_t kFirstChunk = 64 << 10, kLargestChunk = 2 << 20;
+// No chunk is more than a quarter of the store, so that a small one has room for several writers.
+constexpr uint64_t kLeastChunk = 4 << 10, kFirstChunk = 64 << 10, kLargestChunk = 2 << 20;
 
 struct Store {
   SpinLock lock;  // all below; held briefly, save while a chunk is made
@@ -41,7 +42,7 @@ RecordChunk* chunk_make(uint64_t session, uint64_t bytes) {
   Store* s = g_store;
   s->lock.lock();
   bool ours = session && s->session == session;
-  while (bytes > kFirstChunk && s->bytes + bytes > s->most_bytes) bytes /= 2;
+  while (bytes > kLeastChunk && (bytes > s->most_bytes / 4 || s->bytes + bytes > s->most_bytes)) bytes /= 2;
   bool fits = ours && s->bytes + bytes <= s->most_bytes;
   if (fits) s->bytes += bytes;
   if (ours && !fits) s->dropped.fetch_add(1, std::memory_order_relaxed);

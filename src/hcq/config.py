@@ -161,7 +161,7 @@ PROFILEPATH = Text(
     "File of that trace, .json or .pftrace; by default hcq-PID.pftrace, or .json without perfetto.",
 )
 PROFILE_RECORDS = Count(
-    "HCQ_PROFILE_RECORDS", 2 << 20, "Records (64 bytes each) that profiles keep; later ones are counted and dropped."
+    "HCQ_PROFILE_RECORDS", 2 << 20, "Records (64 bytes each) that profiles keep, 1024 or more; later ones are dropped."
 )
 PROFILE_OWNER = Text(
     "HCQ_PROFILE_OWNER", None, "Set by a process with PROFILE=1, so that those it starts write files of their own."

@@ -99,5 +99,5 @@ def remarks(profile: Profile) -> dict[str, str]:
     for (one, other), jitter in sorted(profile.jitter.items()):
         said[f"jitter {one} / {other}"] = f"{jitter.apart:+.3f} us apart, spread {jitter.spread:.3f} us"
     if profile.dropped:
-        said["dropped"] = f"{profile.dropped} records came when the store was full (HCQ_PROFILE_RECORDS)"
+        said["dropped"] = f"{profile.dropped} records came when the store was full (limit=, HCQ_PROFILE_RECORDS)"
     return said

@@ -15,6 +15,7 @@ from hcq import _native, config
 from hcq.profiling import clocks, flows
 from hcq.profiling import spans as model
 from hcq.queues import profile as feed
+from hcq.queues import settling
 from hcq.queues.device import HCQCompiled
 from hcq.runtime import process, watch
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".json", ".pftrace")
 
-_LOOK = 0.0002  # seconds between looks at devices that are still at work
-_STANDING = 100  # looks in a row without anything running after which the rest is taken to wait for somebody
+LEAST = 1024
+"""The least limit: each thread or queue that records takes room in pieces, of a quarter of it at most."""
 
 
 class Profile:
@@ -40,8 +41,9 @@ class Profile:
     def __init__(self, path: str | os.PathLike[str] | None = None, limit: int | None = None) -> None:
         self.path = None if path is None else check_path(path)
         self._limit = config.PROFILE_RECORDS() if limit is None else limit
-        if self._limit < 1:
-            raise ValueError(f"a profile keeps at most {self._limit} records: expected 1 or more")
+        if self._limit < LEAST:
+            what = config.PROFILE_RECORDS.name if limit is None else "limit"
+            raise ValueError(f"{what}={self._limit}: expected {LEAST} or more records to keep")
         self._state = "new"
         self._generation = process.generation
         self._records: list[feed.Record] = []
@@ -92,7 +94,7 @@ class Profile:
             return False
         self._state = "ended"
         try:
-            devices = _settled()
+            devices = settling.settled(feed.collect)
         finally:  # Control-C, while a device goes on working
             snapshot = _native.record_snapshot(self.began)
             self.ended = time.perf_counter_ns()
@@ -195,9 +197,11 @@ def profile(path: str | os.PathLike[str] | None = None, limit: int | None = None
     """Record every kernel and copy, and what the host does meanwhile: `with hcq.profile("trace.json") as p: ...`.
 
     `path`: where the trace goes at the end, by its suffix as JSON (.json) or Perfetto's protobuf (.pftrace); without
-    one nothing is written until `p.save(path)`. `limit`: how many records are kept, else HCQ_PROFILE_RECORDS; later
-    ones are counted and dropped. Raises ValueError for another suffix, before anything runs. The block's end waits for
-    queued work, but neither for a queue that stands at a wait nor on behalf of an error: those are for synchronize.
+    one nothing is written until `p.save(path)`. `limit`: how many records are kept at most, 1024 or more, else
+    HCQ_PROFILE_RECORDS; later ones are counted and dropped. Each thread or queue that records takes room in pieces of
+    64 records to a quarter of the limit, so a part of the last pieces stays empty. Raises ValueError for another suffix
+    or a smaller limit, before anything runs. The block's end waits for queued work, but neither for a queue that stands
+    at a wait nor on behalf of an error: those are for synchronize.
     """
     return Profile(path, limit)
 
@@ -227,37 +231,8 @@ def _take_hop(hop: feed.Hop) -> None:
         active._hops.append(hop)
 
 
-def _settled() -> list[Any]:
-    """The open devices, once they are idle or stand at waits, their records handed over. Consumes no error."""
-    standing = 0
-    while standing < _STANDING:
-        devices = list(HCQCompiled.devices)
-        for dev in devices:
-            feed.collect(dev)
-        busy = [dev for dev in devices if _has_work(dev)]
-        if not busy:
-            return devices
-        standing = 0 if any(_runs(dev) for dev in busy) else standing + 1
-        time.sleep(_LOOK)
-    return devices
-
-
-def _has_work(dev: Any) -> bool:
-    if isinstance(dev, _native.CommandDevice):
-        return not dev._fault and dev.busy()
-    return dev.lost is None and bool(dev._unfinished())
-
-
-def _runs(dev: Any) -> bool:
-    if isinstance(dev, _native.CommandDevice):
-        return bool(dev.running())
-    from hcq.queues import faults
-
-    return not faults.standing(dev)
-
-
 def _is_idle(dev: Any) -> bool:
-    return not _has_work(dev) and not dev.lost and not dev.closed
+    return not settling.has_work(dev) and not dev.lost and not dev.closed
 
 
 def _owners(*lists: list[tuple[int, int, str]]) -> Callable[[int], str | None]:

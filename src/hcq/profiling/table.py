@@ -46,7 +46,7 @@ class Table(tuple[TableRow, ...]):
         ]
         lines.insert(1, "-" * max(map(len, lines)))
         if self.dropped:
-            lines.append(f"{self.dropped} records are missing: the store was full (HCQ_PROFILE_RECORDS)")
+            lines.append(f"{self.dropped} records are missing: the store was full (limit=, HCQ_PROFILE_RECORDS)")
         return "\n".join(lines)
 
 

@@ -11,6 +11,7 @@ import operator
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hcq.queues import settling
 from hcq.runtime import watch
 from hcq.validation.report import Finding, Kind
 
@@ -25,6 +26,7 @@ ZONE = 256
 PATTERN = bytes((37 * at + 0xA5) & 0xFF for at in range(ZONE))
 
 _PIECE = 1 << 16
+_HOLD = 256 << 20  # bytes freed while a device works that are held to be looked at later; more is looked at at once
 _FRESH = PATTERN * (_PIECE // ZONE)  # what is in memory that was just given out
 
 
@@ -78,6 +80,8 @@ class RedZones:
         self._allocator = device.allocator
         self._told, self._describe = told, describe
         self._guards: dict[int, _Guard] = {}
+        self._freed: list[tuple[_Guard, Any, str, tuple[Deed, ...]]] = []  # while the device had work; with options
+        self._held = 0  # bytes of these
         self._lock = threading.RLock()  # a finalizer may free memory in the middle
         self._on = True
         self._alloc, self._free = self._allocator.alloc, self._allocator.free
@@ -93,6 +97,9 @@ class RedZones:
     def alloc(self, size: int, options: Any = None) -> Any:
         """Stands before the allocator's own. Under a limit on memory there are no red zones, which would count too."""
         wanted = operator.index(size)
+        if self._freed and not settling.has_work(self.device):
+            for finding in self._check_freed():
+                self._told(finding)
         if wanted <= 0 or not self._on or self._allocator.limit is not None:
             return self._alloc(size, options)
         with watch.quiet():
@@ -118,11 +125,19 @@ class RedZones:
         if guard is None:
             self._free(opaque, size, options)
             return
-        if not guard.is_whole():
+        whole = guard.is_whole()
+        if not whole:
             self._told(self._finding(guard))
+        elif self._on and self._held + size <= _HOLD and settling.has_work(self.device):
+            # What was queued may still write beside it, so it is held until that is over, to be looked at then.
+            what, deeds = self._describe(guard.first)
+            with self._lock:
+                self._held += size
+                self._freed.append((guard, options, what, tuple(deeds)))
+            watch.freed(self.device, opaque)
+            return
         watch.freed(self.device, opaque)
-        with watch.quiet():
-            self._free(guard.base, size + 2 * ZONE, options)
+        self._give_back(guard, options)
         if not self._on:
             self._leave()
 
@@ -139,11 +154,26 @@ class RedZones:
         for guard in broken:
             found.append(self._finding(guard))
             guard.fill()
+        return found + self._check_freed()
+
+    def _check_freed(self) -> list[Finding]:
+        with self._lock:
+            held, self._freed, self._held = self._freed, [], 0
+        found = []
+        for guard, options, what, deeds in held:
+            if not guard.is_whole():
+                found.append(_finding(guard, what, deeds))
+            self._give_back(guard, options)
         return found
+
+    def _give_back(self, guard: _Guard, options: Any) -> None:
+        with watch.quiet():
+            self._free(guard.base, guard.size + 2 * ZONE, options)
 
     def stop(self) -> None:
         """Give out plain memory from now on. What was given out is still taken back here."""
         self._on = False
+        self._check_freed()
         self._leave()
 
     def _leave(self) -> None:
@@ -153,15 +183,16 @@ class RedZones:
                     del self._allocator.__dict__[name]
 
     def _finding(self, guard: _Guard) -> Finding:
-        first, last = guard.damage() or (0, 0)
-        beyond = (
-            f"{first - guard.size} bytes past its end" if first >= guard.size else f"{-first} bytes before its start"
-        )
         what, deeds = self._describe(guard.first)
-        listed = tuple(deeds)
-        text = f"out of bounds: something wrote {max(last - first, 1)} bytes, the first {beyond}, beside {what}"
-        text += "\n  since this was last looked at it was given to:" if listed else "\n  no command was given it since"
-        return Finding(Kind.BOUNDS, "\n    ".join([text, *map(str, listed)]), listed)
+        return _finding(guard, what, tuple(deeds))
+
+
+def _finding(guard: _Guard, what: str, deeds: tuple[Deed, ...]) -> Finding:
+    first, last = guard.damage() or (0, 0)
+    beyond = f"{first - guard.size} bytes past its end" if first >= guard.size else f"{-first} bytes before its start"
+    text = f"out of bounds: something wrote {max(last - first, 1)} bytes, the first {beyond}, beside {what}"
+    text += "\n  since this was last looked at it was given to:" if deeds else "\n  no command was given it since"
+    return Finding(Kind.BOUNDS, "\n    ".join([text, *map(str, deeds)]), deeds)
 
 
 def _bytes(address: int) -> bytes:

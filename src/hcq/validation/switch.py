@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hcq import config
 from hcq.errors import ValidationWarning
+from hcq.queues import settling
 from hcq.queues.device import HCQCompiled
 from hcq.runtime import process, watch
 from hcq.validation.observer import Watcher
@@ -35,7 +36,8 @@ class Checks:
     - `possible`: the texts of conflicts that rest on an access which nobody declared. They are warned of
       (hcq.errors.ValidationWarning), and raised only with `strict`.
 
-    All threads are checked. Blocks may be nested: the outermost turns the checks on and off.
+    All threads are checked. Blocks may be nested: the outermost turns the checks on and off. Its end, unless by an
+    error, waits until devices are idle or stand at waits, and then looks at what was written beside allocations.
     """
 
     def __init__(self, strict: bool = False) -> None:
@@ -58,6 +60,8 @@ class Checks:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         global _current
+        if kind is None and self._depth == 1 and not watch.capturing():
+            settling.settled()  # else what still runs would write beside its memory after the last look
         with _lock:
             self._depth -= 1
             if self._depth:
