@@ -90,6 +90,22 @@ def test_a_crash_names_kernel_device_and_group(libraries, name, number, line, th
         assert done.stdout == ""
 
 
+@pytest.mark.parametrize("way", ["overlapping", "small", "large"])
+def test_a_crash_in_a_queued_copy_names_copy_and_device(way):
+    script = f"""
+import hcq
+dev, a = hcq.Device["CLANG"], hcq.empty(1 << 25, hcq.dtypes.uint8, "CLANG")
+a.fill(1)
+source, dest, size = {{"overlapping": (16, 4096, 8192), "small": (16, a._buf.va_addr, 8),
+                      "large": (1 << 20, a._buf.va_addr, 1 << 25)}}["{way}"]
+dev.hw_copy_queue_t().copy(dest, source, size).submit(dev)
+dev.synchronize()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGSEGV
+    assert re.fullmatch(r"hcq: segmentation fault( at address 0x[0-9a-f]+)? in a copy on CLANG\n", done.stderr)
+
+
 def test_a_signal_that_was_sent_ends_the_process_too(libraries):
     done = crash(libraries[0], "send")
     assert done.returncode == -signal.SIGSEGV

@@ -300,12 +300,14 @@ Did run_copy_packet(Queue* q, uint8_t* packet, bool helper) {
   }
   bool timed = p->header.flags & kTimed || recording();
   uint64_t start = timed ? start_time(q, p->header, p->signal, p->value) : 0;
-  if (overlap)
-    std::memmove(reinterpret_cast<void*>(p->destination), reinterpret_cast<void*>(p->source), p->bytes);
-  else {
+  {
     set_running_device(q->device->name.c_str());
     RunningProgram copying(&g_copying, nullptr);
-    copy_part(reinterpret_cast<void*>(p->destination), reinterpret_cast<void*>(p->source), p->bytes, p->bytes);
+    auto *to = reinterpret_cast<void*>(p->destination), *from = reinterpret_cast<void*>(p->source);
+    if (overlap)
+      std::memmove(to, from, p->bytes);
+    else
+      copy_part(to, from, p->bytes, p->bytes);
   }
   complete(q, packet, start, timed ? now_ns() : 0);
   return Did::next;

@@ -2,6 +2,8 @@
 // a handler of SIGSEGV, SIGBUS, SIGFPE and SIGILL reads them, writes one line to standard error, and hands over to
 // whoever handled the signal before, so that the process ends as it would have.
 #pragma once
+#include <atomic>
+
 #include "core/program.hpp"
 
 namespace hcq {
@@ -33,9 +35,14 @@ class RunningProgram {
     if (__builtin_expect(!g_running.prepared, 0)) fault_prepare_thread();
     g_running.groups = groups;
     g_running.program = program;
-    // The compiler may not move these stores behind the kernel's call: the kernel is opaque to it.
+    // For the handler, which runs on this thread: a memmove, unlike a kernel, is not opaque to the compiler, which
+    // would drop these stores.
+    std::atomic_signal_fence(std::memory_order_seq_cst);
   }
-  ~RunningProgram() { g_running.program = nullptr; }
+  ~RunningProgram() {
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // not before the copy or kernel is over
+    g_running.program = nullptr;
+  }
   RunningProgram(const RunningProgram&) = delete;
   void at_group(uint64_t linear) { g_running.group = linear; }
 };
