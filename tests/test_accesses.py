@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from third_party.mini import MiniDevice
+from third_party.suite import SOURCE
 
 from hcq import Device
 from hcq.drivers.cpu.library import EntryKind, Function, Param, ParamKind, pack, unpack
+from hcq.errors import LaunchError
 
 C_SOURCE = """
 typedef const float *reads;
@@ -87,3 +91,37 @@ def test_signatures_name_every_kind_of_parameter():
     source = "define void @f(ptr %a, i8 %b, i16 %c, i32 %d, i64 %e, float %g, i1 %h) {\n  ret void\n}\n"
     kinds = [kind for kind, _ in Device["LLVM"].program("f", source).signature]
     assert kinds == ["pointer", "bits8", "bits16", "bits32", "bits64", "float32", "bool"]
+
+
+def test_a_read_only_array_that_is_written_is_refused_before_anything_is_queued(clang):
+    f = clang.program("f", "void f(int *out, const int *a) { out[0] = a[0] + 1; }")
+    out, given = np.zeros(1, np.int32), np.full(1, 4, np.int32)
+    given.flags.writeable = False
+    f(out, given)
+    assert out[0] == 5
+    for launch in (f, f.prepare):
+        with pytest.raises(LaunchError, match=r"array 0 is read-only, and f writes it"):
+            launch(given, out)
+    f.accesses = (None, "r")
+    with pytest.raises(LaunchError, match="nothing says whether f writes it"):
+        f(given, out)
+    f.accesses = ("r", "r")  # the user's word: what is written after all goes to a copy
+    f(given, out)
+    assert given[0] == 4
+
+
+def test_a_driver_in_python_refuses_a_read_only_array_that_is_written():
+    Device.register("READING", MiniDevice)
+    try:
+        add = Device["READING"].program("add", SOURCE)
+        sums, given = np.zeros(4, np.int32), np.arange(4, dtype=np.int32)
+        given.flags.writeable = False
+        for accesses, said in ((None, "nothing says"), (("w", "r", "r"), "array 0 is read-only, and add writes it")):
+            add.accesses = accesses
+            with pytest.raises(LaunchError, match=said):
+                add(given, sums, sums, vals=(4,))
+        add(sums, given, given, vals=(4,))
+        assert sums.tolist() == [0, 2, 4, 6]
+    finally:
+        Device.close("READING")
+        Device.unregister("READING")

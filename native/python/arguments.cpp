@@ -311,6 +311,26 @@ bool refuse_buffer(const Program& program, Py_ssize_t i, PyObject* o) {
   return refuse(text + ": expected a Buffer, an HCQBuffer or a NumPy array, got " + Py_TYPE(o)->tp_name);
 }
 
+// What a launch does to buffer `i`: as the user says, else as the library does.
+bool access_of(const Program& program, Py_ssize_t i, const Arguments* arguments, Access* out) {
+  *out = program.typed ? program.params[static_cast<size_t>(i)].access : Access::unknown;
+  if (!arguments->accesses || !*arguments->accesses) return true;
+  Ref said(PySequence_GetItem(*arguments->accesses, i));
+  if (!said) {  // fewer than there are buffers, where the library records no types
+    if (!PyErr_ExceptionMatches(PyExc_IndexError)) return false;
+    PyErr_Clear();
+    *out = Access::unknown;
+    return true;
+  }
+  const char* word = PyUnicode_Check(said.get()) ? PyUnicode_AsUTF8(said.get()) : nullptr;
+  PyErr_Clear();
+  *out = !word                         ? Access::unknown
+         : std::strcmp(word, "r") == 0 ? Access::read
+         : std::strcmp(word, "w") == 0 ? Access::write
+                                       : Access::both;
+  return true;
+}
+
 bool address_of(const Program& program, Py_ssize_t i, PyObject* o, uint64_t* out, Arguments* arguments) {
   if (buffer_check(o)) {
     auto* buffer = reinterpret_cast<BufferObject*>(o);
@@ -352,7 +372,14 @@ bool address_of(const Program& program, Py_ssize_t i, PyObject* o, uint64_t* out
   int readonly = PyObject_IsTrue(PyTuple_GET_ITEM(data, 1));
   if (readonly < 0) return false;
   if (readonly) {
-    // The kernel might write it, so it works on a copy, which nobody sees.
+    Access access;
+    if (!access_of(program, i, arguments, &access)) return false;
+    if (access == Access::unknown)
+      return refuse(text + " is read-only, and nothing says whether " + program.name +
+                    " writes it: pass a writable copy, or say so in program.accesses ('r')");
+    if (access != Access::read)
+      return refuse(text + " is read-only, and " + program.name + " writes it: pass a writable array");
+    // What is declared may be wrong, so the kernel works on a copy, which nobody sees.
     if (!arguments->copies) arguments->copies = Ref(PyList_New(0));
     Ref copy(arguments->copies ? PyObject_CallMethod(o, "tobytes", nullptr) : nullptr);
     if (!copy || PyList_Append(arguments->copies.get(), copy.get()) < 0) return false;

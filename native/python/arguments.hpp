@@ -10,11 +10,13 @@ struct Arguments {
   uint32_t size = 0;
   bool arrays = false;  // a NumPy array's own memory is used: the launch must finish before the call returns
   Ref copies;           // list of private copies of read-only arrays, kept as long as the launch may read them
+  PyObject* const* accesses = nullptr;  // the program's own, where somebody assigned or asked for them
   alignas(64) uint8_t bytes[kMaxInlineArguments];
 };
 
-// Packs buffers (Buffer, HCQBuffer, writable C-contiguous NumPy arrays) and vals (a sequence, or null for none).
-// Raises LaunchError. The caller keeps the objects alive until the launch is queued, and arrays until it has finished.
+// Packs buffers (Buffer, HCQBuffer, C-contiguous NumPy arrays, writable where the launch may write) and vals (a
+// sequence, or null for none). Raises LaunchError. The caller keeps the objects alive until the launch is queued, and
+// arrays until it has finished.
 bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t count, PyObject* vals, Arguments* out);
 
 // One value as it stands in kernargs.

@@ -81,6 +81,7 @@ PyObject* add_exec(PyObject* self, PyObject* args) {
   ProgramObject* program = launch_of(self, lane, prg, global, local, groups, items);
   if (!program) return nullptr;
   Arguments arguments;
+  arguments.accesses = &program->accesses;
   Py_ssize_t count = PyTuple_GET_SIZE(bufs);
   if (!pack_arguments(*program->program, &PyTuple_GET_ITEM(bufs, 0), count, vals, &arguments)) return nullptr;
   if (arguments.arrays)

@@ -95,6 +95,7 @@ PyObject* prepare(PyObject* self_object, PyObject* const* args, Py_ssize_t count
   Launch launch{self->program, self->device, {}, {}, nullptr, 0};
   const Limits& limits = self->device->device->limits;
   Arguments arguments;
+  arguments.accesses = &self->accesses;
   if (!parse_groups(k.global_size, limits, launch.groups) || !parse_items(k.local_size, limits, launch.items) ||
       !check_sizes(*self->program, launch.groups, launch.items) ||
       !pack_arguments(*self->program, args, count, k.vals, &arguments))

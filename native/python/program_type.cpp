@@ -31,6 +31,7 @@ PyObject* call(PyObject* self_object, PyObject* const* args, size_t nargsf, PyOb
   Launch launch{&program, self->device, {}, {}, nullptr, 0};
   const Limits& limits = self->device->device->limits;
   Arguments arguments;
+  arguments.accesses = &self->accesses;
   int wait = truth(k.wait);
   if (wait < 0 || !parse_groups(k.global_size, limits, launch.groups) ||
       !parse_items(k.local_size, limits, launch.items) || !check_sizes(program, launch.groups, launch.items) ||
@@ -59,6 +60,7 @@ PyObject* fill_kernargs(PyObject* self_object, PyObject* args, PyObject* kwargs)
   Ref list(PySequence_Tuple(bufs));  // a copy: taking the address of one may change the list
   if (!list) return nullptr;
   Arguments arguments;
+  arguments.accesses = &self->accesses;
   if (!pack_arguments(*self->program, &PyTuple_GET_ITEM(list.get(), 0), PyTuple_GET_SIZE(list.get()), vals, &arguments))
     return nullptr;
   if (arguments.arrays)

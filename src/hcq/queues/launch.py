@@ -134,6 +134,18 @@ def check_accesses(accesses: Any, count: int | None) -> tuple[str | None, ...] |
     return given
 
 
+def check_read_only(name: str, index: int, accesses: Sequence[str | None] | None) -> None:
+    """That the program only reads buffer `index`, which is a read-only array: else its results would be lost."""
+    access = accesses[index] if accesses is not None and index < len(accesses) else None
+    if access is None:
+        raise LaunchError(
+            f"{name}: array {index} is read-only, and nothing says whether {name} writes it: "
+            "pass a writable copy, or say so in program.accesses ('r')"
+        )
+    if access != "r":
+        raise LaunchError(f"{name}: array {index} is read-only, and {name} writes it: pass a writable array")
+
+
 def _dims(what: str, size: Any, largest: Dims, smallest: int) -> Dims:
     try:
         counts = [operator.index(count) for count in size]

@@ -168,6 +168,8 @@ class HCQProgram:
         for index, array in enumerate(bufs):
             if isinstance(array, numpy.ndarray) and not (array.flags.c_contiguous and array.size):
                 raise LaunchError(f"array {index} is empty or not C-contiguous: pass numpy.ascontiguousarray(a)")
+            if isinstance(array, numpy.ndarray) and not array.flags.writeable:
+                launch.check_read_only(self.name, index, self.accesses)
         device = self.device
         placed = []
         for array in bufs:
