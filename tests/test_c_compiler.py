@@ -159,6 +159,12 @@ def test_a_compiler_given_with_arguments_or_relative_to_here_is_used(tmp_path, m
     assert "-DVALUE=77" in ClangCompiler().identity()
 
 
+def test_a_compiler_that_writes_nothing_is_named(monkeypatch):
+    monkeypatch.setenv("HCQ_CC", "true")
+    with pytest.raises(CompileError, match="true wrote no object file"):
+        ClangCompiler(None).compile("void f(int *a) {}")
+
+
 def test_compilers_pickle(compiler):
     again = pickle.loads(pickle.dumps(ClangCompiler()))
     assert again.cachekey == ClangCompiler().cachekey

@@ -168,6 +168,12 @@ def test_a_syntax_error_names_the_line_and_keeps_log_and_source(compiler):
     assert caught.value.source == source
 
 
+@pytest.mark.parametrize("source", ["void f(int *a) { *a = 1; }", "#include <hcq.h>\nint x = 1;\nvoid f(int *a) {}"])
+def test_c_source_is_told_that_this_device_takes_llvm_ir(compiler, source):
+    with pytest.raises(CompileError, match=r"takes LLVM IR.*CPU means LLVM where no C compiler is found"):
+        compiler.compile(source)
+
+
 def test_a_verifier_error_names_the_line(compiler):
     source = textwrap.dedent(
         """\

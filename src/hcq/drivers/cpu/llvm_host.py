@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _WHERE = re.compile(r"<string>:(\d+):(\d+): (?:error: )?(.*)")
+_LOOKS_LIKE_IR = re.compile(r"^\s*(define |declare |target |source_filename|[@%][\w.$]+ *=)", re.MULTILINE)
 
 LOCK = threading.RLock()
 """Held while LLVM works: llvmlite's objects are not made for two threads. Held over a fork as well, so that a child
@@ -106,6 +107,11 @@ class Session:
             log = str(error).removeprefix("LLVM IR parsing error\n")
             where = _WHERE.search(log)
             what = f"line {where[1]}, column {where[2]}: {where[3]}" if where else "it can't be parsed"
+            if where and where[3].strip() == "expected top-level entity" and not _LOOKS_LIKE_IR.search(text):
+                what += (
+                    " (this is the LLVM device, which takes LLVM IR, and this looks like none;"
+                    " CPU means LLVM where no C compiler is found)"
+                )
             raise CompileError(f"LLVM IR, {what}", log.replace("<string>:", "line "), self.source) from None
         self._modules.append(module)
         try:

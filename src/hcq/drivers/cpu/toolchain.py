@@ -191,8 +191,13 @@ def compile_object(toolchain: Toolchain, source: str | bytes, flags: tuple[str, 
             name = os.path.basename(toolchain.path)
             how = f"exit status {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
             raise CompileError(f"{name} refused the source ({how}):", log or "(it said nothing)", source)
-        with open(os.path.join(folder, "out.o"), "rb") as file:
-            return Compiled(file.read(), log)
+        try:
+            with open(os.path.join(folder, "out.o"), "rb") as file:
+                return Compiled(file.read(), log)
+        except FileNotFoundError:
+            named = " ".join(toolchain.command)
+            what = f"{named} wrote no object file, though its exit status was 0: is it a C compiler? {HINT}"
+            raise CompileError(what, log, source) from None
 
 
 def make_library(object_bytes: bytes) -> bytes:
