@@ -55,6 +55,15 @@ def test_devices_lists_every_known_driver_with_the_reason_it_does_not_open(here)
     assert all(row["reason"] or row["state"] == "open" for row in rows.values())
 
 
+def test_an_open_device_without_its_compiler_says_so_and_what_to_do():
+    code, out, _ = run("devices", "CLANG", HCQ_CC="/nope/cc")
+    assert code == 0 and "open, no C compiler" in out and "unset it, or name a C compiler" in " ".join(out.split())
+    code, out, _ = run("devices", "CLANG", "--json", HCQ_CC="/nope/cc")
+    row = json.loads(out)[0]
+    assert (row["state"], row["reason"]) == ("open", "no C compiler") and "/nope/cc" in row["hint"]
+    assert "open, no C compiler" not in run("devices", "CLANG")[1]
+
+
 def test_a_device_named_that_does_not_open_fails_and_says_why(here):
     code, out, err = here("devices", "METAL")
     assert code == 1 and "not built yet" in out and "Traceback" not in err

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Row:
-    """One device: `state` is `open`, `unavailable` or `broken` (an error that is the driver's bug)."""
+    """One device: `state` is `open`, `unavailable` or `broken` (an error that is the driver's bug).
+
+    One that is open has a reason and a hint where its compiler can't work.
+    """
 
     name: str
     state: str
@@ -40,7 +43,9 @@ def survey(names: list[str] | None = None) -> list[Row]:
         try:
             opened = Device[name]
             identity = getattr(opened.compiler, "identity", lambda: None)() or ""
-            rows.append(Row(name, "open", name == default, info={**opened.info, "compiler version": identity}))
+            reason, hint = getattr(opened.compiler, "lacking", lambda: None)() or ("", "")
+            info = {**opened.info, "compiler version": identity}
+            rows.append(Row(name, "open", name == default, reason, hint, info))
         except DeviceUnavailable as error:
             rows.append(Row(name, "unavailable", reason=error.reason or str(error), hint=error.hint))
         except UnknownDevice:
@@ -76,9 +81,12 @@ def _table(rows: list[Row]) -> None:
         memory = info.get("memory")
         size = bytes_text(memory) if isinstance(memory, int | float) else _cell(memory)
         cells = size, _cell(info.get("cores")), _cell(info.get("queues")), info["compiler version"] or "-"
-        table.add_row(name, Text("open", style="green"), what(info), *cells)
+        is_open = Text(f"open, {row.reason}", style="yellow") if row.reason else Text("open", style="green")
+        table.add_row(name, is_open, what(info), *cells)
     out = console()
     out.print(table)
+    for row in (row for row in rows if row.state == "open" and row.hint):
+        out.print(f"{row.name}: {row.hint}", markup=False, highlight=False)
     closed = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("device", "", "why not", "what to do"):
         closed.add_column(heading, overflow="fold")

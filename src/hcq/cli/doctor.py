@@ -222,7 +222,10 @@ def _devices() -> dict[str, Any]:
     for row in survey():
         if row.state == "open":
             default = " (default)" if row.default else ""
-            facts[row.name] = f"open{default}: {what(row.info)}, compiler: {row.info['compiler version'] or 'none'}"
+            lacking = f", {row.reason}" if row.reason else ""
+            facts[row.name] = (
+                f"open{lacking}{default}: {what(row.info)}, compiler: {row.info['compiler version'] or 'none'}"
+            )
         else:
             facts[row.name] = f"{row.state}: {row.reason}"
     return facts

@@ -49,6 +49,13 @@ class ClangCompiler(Compiler):
         found = toolchain.find_c_compiler()
         return None if found is None else _identity(found)
 
+    def lacking(self) -> tuple[str, str] | None:
+        """What keeps this compiler from compiling, in short and with what to do; None where it can.
+
+        For listings: cached programs load all the same.
+        """
+        return None if toolchain.find_c_compiler() is not None else ("no C compiler", toolchain.missing())
+
     def key_parts(self) -> Mapping[str, str]:
         """Flags, processor, library format and the contents of hcq.h."""
         return _key_parts()
