@@ -198,3 +198,47 @@ def test_conformance_lists_promises_without_a_test(here):
 def test_conformance_hands_further_arguments_to_pytest_and_its_exit_code_on():
     code, out, err = run("conformance", "--device", "CLANG", "--", "-k", "no_test_is_called_so")
     assert code == 5 and "deselected" in out, err
+
+
+def test_conformance_finds_a_description_in_the_current_folder(tmp_path):
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "suite.py").write_text("from hcq.testing.driver import DriverUnderTest\ndriver = 1\n")
+    start = "import sys; sys.path.remove('') if '' in sys.path else None; from hcq.cli import main; main()"  # as `hcq`
+    paths = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
+    done = subprocess.run(
+        [sys.executable, "-c", start, "conformance", "--driver", "mine.suite:driver"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert done.returncode == 2
+    assert "mine.suite:driver names no DriverUnderTest" in done.stderr  # so it was found and imported
+
+
+@pytest.mark.parametrize("options", [("--device", "NPY"), ("--device", "CLANG", "--compare", "NPY")])
+def test_replay_on_a_device_that_runs_nothing_is_one_line(here, options, tmp_path):
+    code, out, err = here("replay", str(tmp_path / "graph.hcq"), *options)
+    assert code == 2 and not out
+    assert err == "hcq: NPY has no queues or kernels to replay a graph on: it only holds data\n"
+
+
+def test_trace_into_a_folder_that_is_not_there_runs_nothing(here, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("raise SystemExit(77)")
+    for options in (("-o", str(tmp_path / "nope" / "x.json")), ("--plot", str(tmp_path / "nope" / "x.svg"))):
+        code, _, err = here("trace", *options, str(script))
+        assert code == 2 and "there is no folder" in err and len(err.splitlines()) == 1
+
+
+def test_cache_explain_says_of_a_new_source_that_it_was_never_compiled(tmp_path):
+    source = tmp_path / "new.c"
+    environment = {"HCQ_CACHE_DIR": str(tmp_path / "cache")}
+    compile_it = "import hcq, sys; hcq.Device['CLANG'].compiler.compile_cached('void f(int *x) { x[0] = 1; }')"
+    subprocess.run([sys.executable, "-c", compile_it], timeout=60, check=True, env={**os.environ, **environment})
+    source.write_text("void g(int *x) { x[0] = 2; }")
+    code, out, err = run("cache", "explain", "--device", "CLANG", str(source), **environment)
+    assert code == 0 and "miss: this source was never compiled" in out, err

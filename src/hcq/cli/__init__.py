@@ -1,4 +1,4 @@
-"""The command line: `hcq devices`, `doctor`, `cache`, `demo`, `conformance`, `bench`, `trace`.
+"""The command line: `hcq devices`, `doctor`, `cache`, `demo`, `conformance`, `replay`, `bench`, `trace`.
 
 Nothing of hcq imports this package, and it imports typer and rich only when a command runs. What does not live here:
 any of the work. A command asks the library, words the answer, and turns a user's mistake into a line and an exit code.

@@ -158,7 +158,8 @@ def conformance(
     context: typer.Context,
     device: Annotated[str | None, typer.Option(help="The device to hold to the contract.")] = None,
     driver: Annotated[
-        str | None, typer.Option(help="module:attribute of a DriverUnderTest, for a driver that hcq does not ship.")
+        str | None,
+        typer.Option(help="module:attribute of a DriverUnderTest, for another driver; also looked for in this folder."),
     ] = None,
     list_promises: Annotated[bool, typer.Option("--list", help="List the promises that have no test.")] = False,
     quick: Annotated[bool, typer.Option(help="Leave out what takes more than a second.")] = False,
@@ -168,6 +169,12 @@ def conformance(
         raise Mistake(
             "name the device to test (--device CLANG) or its description (--driver module:attribute), or --list"
         )
+    if driver:  # as with `python -m`: the console script's own folder is there instead of the current one
+        import os
+        import sys
+
+        if os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())
     from hcq.testing.conformance import main
 
     return main(device, list=list_promises, driver=driver, arguments=context.args, quick=quick)

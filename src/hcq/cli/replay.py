@@ -15,6 +15,8 @@ def replay(path: Path, device: str, compare: str | None, yes: bool, trust_binari
     from hcq.errors import HCQError
     from hcq.graph.saved import SavedGraph
 
+    for name in filter(None, (device, compare)):
+        _check_runs(name)
     try:
         saved = SavedGraph(path)
     except (OSError, ValueError) as error:
@@ -47,6 +49,14 @@ def replay(path: Path, device: str, compare: str | None, yes: bool, trust_binari
             soft_wrap=True,
         )
     return DONE if found is None else FAILED
+
+
+def _check_runs(device: str) -> None:
+    from hcq import Device
+
+    opened = Device[device]
+    if opened.runtime is None:
+        raise Mistake(f"{opened.dname} has no queues or kernels to replay a graph on: it only holds data")
 
 
 def _allowed(message: str, yes: bool) -> bool:

@@ -153,6 +153,10 @@ class CompileCache:
         nearest = self._nearest(key)
         if nearest is None:
             return Explanation(False, "nothing of this compiler is in the cache", ())
+        if "source" in nearest:
+            return Explanation(
+                False, "this source was never compiled with this compiler, or its entry is gone", nearest
+            )
         return Explanation(False, f"changed since the nearest entry: {', '.join(nearest)}", nearest)
 
     def entries(self) -> Iterator[CachedEntry]:
