@@ -558,8 +558,8 @@ def test_without_perfetto_a_trace_is_json_and_says_so(tmp_path, monkeypatch):
 
 
 def test_a_trace_that_cannot_be_written_leaves_nothing_and_raises(tmp_path, clang):
-    with pytest.raises(OSError), hcq.profile(tmp_path / "nowhere" / "t.json"):
-        pass
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        hcq.profile(tmp_path / "nowhere" / "t.json")
     blocked = tmp_path / "t.json"
     blocked.mkdir()
     with pytest.raises(OSError):
@@ -740,3 +740,15 @@ def test_hcq_trace_writes_the_trace_of_a_script_that_raises(tmp_path):
     for wrong in (["nothing.py"], ["-o", "t.txt", "script.py"], ["--plot", "t.png", "script.py"]):
         done = run("", tmp_path, "-m", "hcq.cli", "trace", *wrong)
         assert done.returncode == 2 and "Traceback" not in done.stderr and not done.stdout
+
+
+def test_an_estimate_for_a_kernel_that_was_not_recorded_names_those_that_were(clang):
+    one, two = (clang.program(name, C) for name in ("one", "two"))
+    a = buffer()
+    with hcq.profile().estimate("spin", flops=1) as p:  # before the end nobody knows what will run
+        p.estimate("typo", flops=1)
+        one(a)
+        two(a)
+    with pytest.raises(ValueError, match="no kernel 'typo' was recorded: there is one, two"):
+        p.estimate("typo", flops=1)
+    assert p.estimate("one", flops=1) is p

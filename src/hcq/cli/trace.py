@@ -21,6 +21,9 @@ def show(script: str, arguments: list[str], output: Path | None, plot: Path | No
     path = output or Path(Path(script).stem + (".pftrace" if has_perfetto() else ".json"))
     if plot is not None and plot.suffix.lower() != ".svg":
         raise Mistake(f"{plot}: the picture is an SVG, so its name must end in .svg")
+    for target in filter(None, (path, plot)):
+        if not target.parent.is_dir():
+            raise Mistake(f"there is no folder {target.parent} to write {target.name} into")
     try:
         profile = Profile(path)
     except ValueError as error:

@@ -5,6 +5,7 @@ What does not live here: reading records (spans), who follows whom (flows), cloc
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -154,7 +155,14 @@ class Profile:
         return self._ended().dropped
 
     def estimate(self, kernel: str, flops: float = 0, nbytes: float = 0) -> Self:
-        """Say what one launch of the kernels of this name computes and moves, for GFLOP/s and GB/s in `table`."""
+        """Say what one launch of the kernels of this name computes and moves, for GFLOP/s and GB/s in `table`.
+
+        Once the profile has ended, ValueError for a name that none of its kernels has; before, any name is taken.
+        """
+        if self._state == "ended":
+            known = {span.name for span in self._ended().spans if span.kind == "kernel"}
+            if kernel not in known:
+                raise ValueError(f"no kernel {kernel!r} was recorded: there is {', '.join(sorted(known)) or 'none'}")
         self._estimates[kernel] = (flops, nbytes)
         return self
 
@@ -200,9 +208,11 @@ def profile(path: str | os.PathLike[str] | None = None, limit: int | None = None
     one nothing is written until `p.save(path)`. `limit`: how many records are kept at most, 1024 or more, else
     HCQ_PROFILE_RECORDS; later ones are counted and dropped. Each thread or queue that records takes room in pieces of
     64 records to a quarter of the limit, so a part of the last pieces stays empty. Raises ValueError for another suffix
-    or a smaller limit, before anything runs. The block's end waits for queued work, but neither for a queue that stands
-    at a wait nor on behalf of an error: those are for synchronize.
+    or a smaller limit, FileNotFoundError for a folder that is not there, before anything runs. The block's end waits
+    for queued work, but neither for a queue that stands at a wait nor on behalf of an error: those are for synchronize.
     """
+    if path is not None:
+        _check_folder(check_path(path))
     return Profile(path, limit)
 
 
@@ -212,6 +222,12 @@ def check_path(path: str | os.PathLike[str]) -> str:
     if os.path.splitext(text)[1].lower() not in SUFFIXES:
         raise ValueError(f"{text!r}: the suffix says what kind of trace is written, and must be .json or .pftrace")
     return text
+
+
+def _check_folder(path: str) -> None:
+    folder, name = os.path.split(path)
+    if folder and not os.path.isdir(folder):
+        raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder!r} to write {name} into", path)
 
 
 # What devices do
