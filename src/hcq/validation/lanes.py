@@ -91,8 +91,6 @@ class Book:
             with watch.quiet():
                 value = signal.value if base is None else base
             self._model.signal(key, name_of(signal), lambda: value)
-            if len(self._signals) > self._sweep_at:
-                self._sweep()
         return key
 
     def known(self, signal: Any) -> Hashable | None:
@@ -123,7 +121,7 @@ class Book:
         return keys
 
     def is_drivers(self, key: Hashable) -> bool:
-        """Whether threads of a driver in Python set a signal: it is, or was, a timeline, or a queue's mark."""
+        """Whether threads of a driver in Python set a signal: a timeline's, now or before, a stream's, a queue's mark."""
         return any(
             key in lanes.marks or (key in lanes.timelines and not lanes.native) for lanes in self._devices.values()
         )
@@ -136,7 +134,10 @@ class Book:
                 return device
         return None
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
+        """Let go of signals that nothing is remembered of, now and then. Not in the middle of an event."""
+        if len(self._signals) <= self._sweep_at:
+            return
         used = self._model.machine.in_use()
         timelines = set().union(*(lanes.timelines for lanes in self._devices.values()))
         for key in [key for key in self._signals if key not in used and key not in timelines]:

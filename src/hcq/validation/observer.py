@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hcq.validation.lanes import LaneKey
 
 _DEEDS = 8  # writers of an allocation that are remembered for red zones
+_AHEAD = 2**16  # values that a timeline may have before its queues are heard of
 _FAR = 2**30  # further than this ahead of a timeline, a value is of another one
 
 
@@ -172,9 +173,11 @@ class Watcher(watch.Observer):
             key = self._book.known(signal)
             if key is None:
                 return []
-            if (key, value) in self._promised or self._book.is_drivers(key):
+            # A driver's thread does what a queue was told to, value by value; further ahead only the user goes.
+            ahead = value > self.model.machine.signals[key].highest + _AHEAD
+            if (key, value) in self._promised or (self._book.is_drivers(key) and not ahead):
                 self._promised.discard((key, value))
-                return []  # a driver's thread, which does what a queue was told to
+                return []
             found = self.model.set(key, value, Deed(f"signal.value = {value}", "the host", site))
             # What the signal lets go on is not this call's fault, and must go on: it is told at the next one.
             self._late += [finding for finding in found if finding.kind is not Kind.SIGNAL]
@@ -258,6 +261,7 @@ class Watcher(watch.Observer):
                 return  # a finalizer, in the middle of another event
             self._inside = True
             try:
+                self._book.sweep()
                 while self._freed:
                     space, address, site = self._freed.popleft()
                     region = self.model.memory.find(space, address)
@@ -286,6 +290,7 @@ class Watcher(watch.Observer):
         ]
         commands.append((Link(key, value, work), deed))
         if not lanes.native:
+            lanes.marks.add(key)
             hardware = device.lane(device.hw_compute_queue_t)
             commands.append(self._own_mark(lanes, (hardware.signal, hardware.submitted), site))
         return self.model.submit(lane, commands)

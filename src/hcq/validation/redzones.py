@@ -66,17 +66,21 @@ class _Guard(NamedTuple):
 
 
 class RedZones:
-    """The red zones of one device. `told` gets what is found when memory is freed; `describe` says what an allocation
-    is and who could write it, by its address.
+    """The red zones of one device.
+
+    `observer` hears of allocations inside captures too; `told` gets what is found when memory is freed; `describe` says
+    what an allocation is and who could write it, by its address.
     """
 
     def __init__(
         self,
         device: Any,
+        observer: watch.Observer,
         told: Callable[[Finding], None],
         describe: Callable[[int], tuple[str, Iterable[Deed]]],
     ) -> None:
         self.device = device
+        self._observer = observer
         self._allocator = device.allocator
         self._told, self._describe = told, describe
         self._guards: dict[int, _Guard] = {}
@@ -111,6 +115,8 @@ class RedZones:
         with self._lock:
             self._guards[guard.first] = guard
         watch.allocated(self.device, handle, wanted, options)
+        if watch.capturing() is not None:  # which is told instead of us
+            self._observer.allocated(self.device, handle, wanted, options)
         return handle
 
     def free(self, opaque: Any, size: int, options: Any = None) -> None:
@@ -134,12 +140,17 @@ class RedZones:
             with self._lock:
                 self._held += size
                 self._freed.append((guard, options, what, tuple(deeds)))
-            watch.freed(self.device, opaque)
+            self._tell_freed(opaque)
             return
-        watch.freed(self.device, opaque)
+        self._tell_freed(opaque)
         self._give_back(guard, options)
         if not self._on:
             self._leave()
+
+    def _tell_freed(self, opaque: Any) -> None:
+        watch.freed(self.device, opaque)
+        if watch.capturing() is not None:  # which is told instead of us
+            self._observer.freed(self.device, opaque)
 
     def is_pristine(self, allocation: int, first: int, last: int) -> bool:
         """Whether bytes of the allocation at that address are as they were given out."""

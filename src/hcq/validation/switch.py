@@ -5,6 +5,7 @@ What does not live here: finding it. docs/checks.md says what each check sees an
 
 from __future__ import annotations
 
+import atexit
 import threading
 import warnings
 from typing import TYPE_CHECKING, Any, Self
@@ -111,7 +112,7 @@ class Checks:
         known = self._zones.get(id(device))
         if RedZones.possible(device) and (known is None or known.device is not device):
             self._zones[id(device)] = RedZones(
-                device, lambda finding: self._late.append(finding), lambda at: self._describe(device, at)
+                device, self._watcher, lambda finding: self._late.append(finding), lambda at: self._describe(device, at)
             )
 
     def check_zones(self, device: Any) -> list[Finding]:
@@ -170,7 +171,10 @@ def from_environment() -> None:
     mode = (config.CHECK() or "").lower()
     if mode not in ("1", "true", "yes", "on", "strict"):
         raise ValueError(f"HCQ_CHECK={config.CHECK()!r}: expected 0, 1 or strict")
-    Checks(strict=mode == "strict").__enter__()
+    checks = Checks(strict=mode == "strict")
+    checks.__enter__()
+    # What is found then is printed; and finalizers that run later find nobody watching.
+    atexit.register(checks.__exit__, None, None, None)
 
 
 def _in_child() -> None:
