@@ -109,6 +109,8 @@ class Checks:
 
     def guard(self, device: Any) -> None:
         """Give a device's allocations red zones."""
+        for number in [number for number, zones in self._zones.items() if zones.device.closed]:
+            del self._zones[number]
         known = self._zones.get(id(device))
         if RedZones.possible(device) and (known is None or known.device is not device):
             self._zones[id(device)] = RedZones(
