@@ -121,7 +121,7 @@ class Book:
         return keys
 
     def is_drivers(self, key: Hashable) -> bool:
-        """Whether threads of a driver in Python set a signal: a timeline's, now or before, a stream's, a queue's mark."""
+        """Whether threads of a driver in Python set it: as a timeline, a stream's signal, or a queue's mark."""
         return any(
             key in lanes.marks or (key in lanes.timelines and not lanes.native) for lanes in self._devices.values()
         )
