@@ -321,14 +321,19 @@ def test_memory_of_a_replaced_input_is_not_handed_out_while_a_replay_uses_it(dev
     with hcq.capture(inputs={"x": x}) as g:
         dev.hw_compute_queue_t().wait(gate, 1).submit(dev)
         kernels["add"](out, x, small)
-    replay = g.replay(x=hcq.empty(1, dtypes.int32, "CLANG").fill(42))
+    replaced = hcq.empty(1, dtypes.int32, "CLANG").fill(42)
+    address = replaced._buf.va_addr
+    replay = g.replay(x=replaced)
     g.replay(x=x)
+    del replaced
     other = [hcq.Buffer("CLANG", 1, dtypes.int32, preallocate=True) for _ in range(50)]
-    addresses = {buf._buf.va_addr for buf in other}
-    assert len(addresses) == 50
+    assert address not in {buf._buf.va_addr for buf in other}
+    del other
     gate.value = 1
     replay.wait()
     dev.synchronize()
+    again = [hcq.Buffer("CLANG", 1, dtypes.int32, preallocate=True) for _ in range(100)]
+    assert address in {buf._buf.va_addr for buf in again}, "it comes back once the replay is over"
 
 
 def test_a_device_can_be_closed_and_its_graphs_say_so(kernels):
@@ -478,6 +483,43 @@ def test_a_graph_over_devices_of_different_kinds(dev, kernels, mini):
     g.replay(here=other).wait()
     assert (other.numpy()[0], here.numpy()[0]) == (2, 14)
     assert len(g.parts) == 4
+
+
+def test_what_the_host_copies_is_replaced_by_buffers_alone(dev, mini):
+    here, there = ints(1)[0], ints(1, "MINI")[0]
+    with hcq.capture(inputs={"here": here}) as g:
+        hcq.copy(there, here)
+    with pytest.raises(TypeError, match="must be a Buffer"):
+        g.replay(here=ints(1)[0]._buf)
+    g.replay(here=here).wait()
+
+
+def test_a_wait_for_a_signal_of_a_later_part_is_refused(dev, mini):
+    gate, here, there = dev.signal_t(), ints(1)[0], ints(1, "MINI")[0]
+    with pytest.raises(ValueError, match="recorded behind it"), hcq.capture():
+        dev.hw_compute_queue_t().wait(gate, 1).submit(dev)
+        hcq.copy(there, here)
+        dev.hw_copy_queue_t().signal(gate, 1).submit(dev)
+
+
+def test_a_replay_that_finds_a_full_queue_of_a_python_driver_loses_nothing(mini, monkeypatch):
+    put = mini.program("put", 'def put(launch, x: "i32*", n: "i32"):\n    x[0] = n\n')
+    x = ints(1, "MINI")[0]
+    with hcq.capture() as g:
+        put(x, vals=(7,))
+    with monkeypatch.context() as full:
+        full.setenv("HCQ_TIMEOUT_MS", "20")
+        full.setattr(mini.hw_compute_queue_t, "try_submit", lambda *_: False)
+        with pytest.raises(hcq.errors.SignalTimeout, match="full"):
+            g.replay()
+    assert mini.lost is None
+    g.replay().wait()
+    assert x.numpy()[0] == 7
+
+
+def test_a_list_takes_programs_of_devices_alone(dev):
+    with pytest.raises(TypeError, match="queued no launch"):
+        ListGraph([LaunchItem(lambda *_, **__: None, [])], [], {})
 
 
 def test_python_queues_run_replays_with_different_arguments_at_a_time(mini):

@@ -156,6 +156,7 @@ class Graph:
         for change in self._changes.values():
             if (
                 change[0] == "input"
+                and not self._inputs.slots[change[1]].by_host
                 and getattr(change[3], "_buf", change[3]) is not self._inputs.slots[change[1]].handle
             ):
                 change = (*change[:3], self._inputs.slots[change[1]].handle)  # deallocated since
@@ -210,14 +211,12 @@ class Graph:
                 for change in changes:
                     made.apply(change)
         if chosen:
-            now = self._now = self._by_order_of_memory()
+            now = self._now = self._by_order_of_memory(self._side or now)
         return now
 
-    def _by_order_of_memory(self) -> Parts:
+    def _by_order_of_memory(self, side: Parts) -> Parts:
         # Where inputs share bytes with each other or with something else, the order that was found when capturing
         # does not hold: then everything goes in the order of recording.
-        side = self._side
-        assert side is not None
         if side.in_order or all(place.now == place.captured for place in self._inputs.slots):
             return side
         if not overlaps([place.now for place in self._inputs.slots], self._fixed):

@@ -42,6 +42,8 @@ class Input:
         self.device: str | None = getattr(buf, "device", None)
         self.copied = 0
         """Bytes from its start that copies use: what replaces it has as many at least."""
+        self.by_host = False
+        """Whether a copy by the host uses it: what replaces it is a Buffer then."""
 
     def take(self, buf: Any) -> None:
         """What it is from now on. Its memory is the graph's, be the Buffer deallocated meanwhile."""
@@ -111,6 +113,7 @@ class Inputs:
             size = node.src.nbytes if isinstance(node, HostCopy) else node.nbytes
             for use in uses:
                 self.slots[use.slot].copied = max(self.slots[use.slot].copied, use.offset + size)
+                self.slots[use.slot].by_host |= isinstance(node, HostCopy)
         return uses
 
     def moved(self, span: Span) -> Span:
@@ -142,6 +145,8 @@ class Inputs:
                     )
                 if not buf.is_allocated():
                     raise ValueError(f"the buffer for input {name!r} is not allocated: call ensure_allocated() first")
+            elif place.by_host:
+                raise TypeError(f"input {name!r} is copied by the host: it must be a Buffer, not {type(buf).__name__}")
             elif not hasattr(buf, "va_addr"):
                 raise TypeError(f"input {name!r} must be a Buffer or a handle, not {type(buf).__name__}")
             start, end = span_of(buf)

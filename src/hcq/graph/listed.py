@@ -96,9 +96,11 @@ class ListGraph:
             return
         vals = tuple(_found(how, variables) for how in item.vals)
         sizes = _size(item.global_size, variables), _size(item.local_size, variables)
+        recorded = len(self.graph)
         item.program(*item.bufs, global_size=sizes[0], local_size=sizes[1], vals=vals)
-        node = self.graph.nodes[-1]
-        assert isinstance(node, Launch)
+        node = self.graph.nodes[-1] if len(self.graph) > recorded else None
+        if not isinstance(node, Launch):
+            raise TypeError(f"{item.program!r} queued no launch: a LaunchItem takes what dev.runtime gives")
         for position, how in enumerate(item.vals):
             if not _fixed(how):
                 self._moving.append((node.index, position, how))

@@ -45,6 +45,7 @@ class Parts:
         for node in [*nodes, None]:
             if run and (node is None or _kind(node) is not _kind(run[0])):
                 inside = {known.index for known in run}
+                _check_order(run, before, inside)
                 among = {index: [other for other in before[index] if other in inside] for index in inside}
                 self.parts.append(_kind(run[0])(run, among, uses, inputs, serial))
                 run = []
@@ -133,6 +134,16 @@ class HostCommands:
 
     def set_values(self, keys: Any, value: Any, dry: bool = False) -> None:
         """There are no values here."""
+
+
+def _check_order(run: Sequence[Node], before: Mapping[int, Sequence[int]], inside: set[int]) -> None:
+    last = run[-1].index
+    for node in run:
+        if any(other > last for other in before[node.index] if other not in inside):
+            raise ValueError(
+                f"{node!r} waits for what is recorded behind it, with devices of another kind in between: those parts "
+                "are replayed one after the other, so let what sets the signal be submitted first"
+            )
 
 
 def _kind(node: Node) -> Any:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from hcq import config
-from hcq.errors import LaunchError
+from hcq.errors import LaunchError, SignalTimeout
 from hcq.graph.inputs import Seen
 from hcq.graph.native import value_keys
 from hcq.graph.nodes import Copy, Launch, Node, Sync, span_of
@@ -217,12 +217,16 @@ class _Copy:
             # Those that set a timeline last: a value is spoken for only once all before it are queued.
             order = sorted(range(len(self._queues)), key=lambda lane: lane in plan.ends)
             used = commands.used
+            sent = False
             with watch.quiet():
                 try:
                     for lane in order:
                         if len(self._queues[lane]):
                             self._send(lane, used, lane in plan.ends)
+                            sent = True
                 except BaseException as error:
+                    if not sent and isinstance(error, SignalTimeout):
+                        raise  # nothing was queued: the devices go on
                     for device in devices:
                         if device.timeline_value == values[id(device)]:
                             device.lose(error, "replay of a graph")

@@ -38,7 +38,7 @@ def test_a_profile_writes_json_with_processes_threads_and_positive_durations(dev
 @promise("profile.trace")
 @needs("queues", "compiles")
 def test_a_profile_writes_protobuf_by_the_suffix(dev, kernels, tmp_path):
-    pytest.importorskip("perfetto")
+    pytest.importorskip("perfetto", reason="the extra hcq[perfetto] is not installed")
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
     with hcq.profile(tmp_path / "t.pftrace"):
