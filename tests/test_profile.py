@@ -21,6 +21,7 @@ from hcq.profiling import files
 from hcq.queues import profile as feed
 from hcq.testing import inject
 
+NO_PERFETTO = "the extra hcq[perfetto] is not installed"
 I32 = hcq.dtypes.int32
 C = """
 void one(int* a) { a[0] += 1; }
@@ -65,7 +66,7 @@ def events(path):
 
 
 def packets(path):
-    pb2 = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    pb2 = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2", reason=NO_PERFETTO)
     trace = pb2.Trace()
     with open(path, "rb") as file:
         trace.ParseFromString(file.read())
@@ -516,7 +517,7 @@ def test_json_flows_are_bound_to_their_slices(tmp_path):
 
 
 def test_protobuf_reads_back_with_perfettos_own_classes(tmp_path):
-    pytest.importorskip("perfetto")
+    pytest.importorskip("perfetto", reason=NO_PERFETTO)
     p = two_devices(tmp_path / "t.pftrace")
     assert p.path.endswith(".pftrace")
     pb2, found = packets(p.path)

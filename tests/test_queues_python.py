@@ -541,5 +541,5 @@ def test_values_without_a_recorded_type_are_32_bits_or_numpy_scalars_at_natural_
 
 
 def test_values_of_ml_dtypes_are_packed_at_their_size():
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     assert launch.pack_values((ml_dtypes.bfloat16(1), ml_dtypes.float8_e4m3fn(1))).hex() == "803f38"
