@@ -102,7 +102,7 @@ OPS: Final[dict[str, OpInfo]] = {
         "0; to floats: nearest even; to bool: a != 0; from bool: 0 or 1",
     ),
     "bitcast": OpInfo("a scalar or vector", "same shape and bits, no bool", True, "the same bits read as another type"),
-    # Memory. An index counts elements of the pointer's type; its computation must not overflow (that is an error as an index out of bounds is)
+    # Memory. An index counts elements; a computation of one that overflows is an error, as an index out of bounds is
     "local": OpInfo(
         "",
         "pointer to local",
@@ -175,8 +175,9 @@ TERMINATORS: Final = frozenset({"yield", "continue", "break", "return"})
 COMPARISONS: Final = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 ID_KINDS: Final = ("global_id", "local_id", "group_id", "global_size", "local_size", "num_groups")
 ATOMICS: Final = ("add", "min", "max", "and", "or", "xor", "exchange", "cas")
+SUBGROUP_KINDS: Final = ("size", "lane", "index")
 SHUFFLES: Final = ("index", "xor", "up", "down")
-MAX_LINES: Final = 100_000
+MAX_OPS: Final = 100_000
 """A kernel may have this many operations after unrolling and inlining."""
 
 

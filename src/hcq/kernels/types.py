@@ -160,20 +160,18 @@ def of_dtype(dtype: Any) -> Scalar:
     return found
 
 
-@cache
 def vector(element: Scalar, lanes: int) -> Vector:
     """The vector type of `lanes` elements. Raises TypeError for a number of lanes no device has."""
     if lanes not in LANES:
         raise TypeError(f"a vector has 2, 4, 8 or 16 elements, not {lanes}")
-    return Vector(element, lanes)
+    return _vector(element, lanes)
 
 
-@cache
 def pointer(element: Scalar, space: Space = "global") -> Pointer:
     """The type of a pointer. Raises TypeError for an unknown space."""
     if space not in SPACES:
         raise TypeError(f"a pointer points to global, local or private memory, not {space!r}")
-    return Pointer(element, space)
+    return _pointer(element, space)
 
 
 def element_of(type_: Type) -> Scalar:
@@ -228,6 +226,10 @@ def of_weak(value: bool | int | float, other: Scalar | None = None) -> Scalar:
             return candidate
     wanted = f"{other} holds {other.range[0]} to {other.range[1]}" if other is not None else "64 bits"
     raise OverflowError(f"{value} does not fit: {wanted}")
+
+
+_vector = cache(Vector)
+_pointer = cache(Pointer)
 
 
 def _rank(type_: Scalar) -> tuple[int, int]:
