@@ -22,7 +22,7 @@ BUILTIN: dict[str, str] = {
     "VULKAN": "hcq.drivers:not_built",
     "CLANG": "hcq.drivers.cpu:open_clang",
     "LLVM": "hcq.drivers.cpu:open_llvm",
-    "DISK": "hcq.drivers:not_built",
+    "DISK": "hcq.drivers.disk:open_disk",
     "NPY": "hcq.drivers.npy:open_npy",
     "PYTHON": "hcq.drivers:not_built",
     "NULL": "hcq.drivers.null:open_null",

@@ -103,7 +103,8 @@ class HCQAllocator(LRUAllocator):
                 self.staging.give(batch, pair)
 
     def copy_from_disk(self, dest: Any, src: Any, size: int) -> None:
-        """Read `size` bytes from the start of `src` into `dest`, reading the next batch while earlier ones are copied.
+        """Read `size` bytes from the start of `src` into `dest`: straight into it where the host reaches it, else
+        reading the next batch while earlier ones are copied.
 
         `src` has `readinto(view, offset) -> int`, bytes read. A source that ends early raises EOFError.
         """
@@ -117,7 +118,16 @@ class HCQAllocator(LRUAllocator):
                     raise EOFError(f"{src!r} ends after {start + done} bytes: {size} were to be read")
                 done += count
 
-        self._through_ring(dest, size, fill, f"DISK -> {self.device.dname}")
+        name = f"DISK -> {self.device.dname}"
+        if self._direct():
+            if watch.active:
+                watch.host_write(dest, 0, size)
+            self.device.synchronize()
+            began = time.perf_counter_ns()
+            fill(host_view(dest.va_addr, size), 0)
+            profile.host_copy(self.device, name, began, size)
+            return
+        self._through_ring(dest, size, fill, name)
 
     def transfer(
         self,

@@ -10,7 +10,7 @@ if reason := why_not():
     pytest.skip(reason, allow_module_level=True)
 
 import tinygrad
-from tinygrad import Device, Tensor, nn
+from tinygrad import Device, Tensor
 
 import hcq
 
@@ -39,13 +39,10 @@ def test_tinygrads_other_drivers_cannot_be_imported(name):
         __import__(name)
 
 
-def test_a_device_that_hcq_does_not_have_yet_says_so_when_it_is_needed(tmp_path):
-    for name in (f"disk:{tmp_path}/weights", "GPU"):
-        tensor = Tensor.empty(4, device=name)  # naming it costs nothing
-        with pytest.raises(hcq.errors.DeviceUnavailable, match="not built yet"):
-            tensor.contiguous().realize().numpy()
-    with pytest.raises(hcq.errors.DeviceUnavailable):
-        nn.state.safe_save({"x": Tensor([1])}, str(tmp_path / "weights"))
+def test_a_device_that_hcq_does_not_have_yet_says_so_when_it_is_needed():
+    tensor = Tensor.empty(4, device="GPU")  # naming it costs nothing
+    with pytest.raises(hcq.errors.DeviceUnavailable, match="not built yet"):
+        tensor.contiguous().realize().numpy()
     assert (Tensor([1]) + 1).item() == 2
 
 

@@ -1,0 +1,152 @@
+"""OpenFile: one descriptor on a file, and reading and writing it at any offset, by the calling thread.
+
+It is opened by the first allocation and closed with the last (allocator). What does not live here: reads and writes as
+commands on a queue.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Any
+
+from hcq.drivers.disk.place import CREATE, Place
+
+_MOST = 1 << 30  # bytes that one system call is asked for: Linux moves at most 2 GiB less a page
+
+
+class OpenFile:
+    """A regular file or block device, held open. Threads may share it; a forked child may use what it inherited."""
+
+    descriptor = -1
+
+    def __init__(self, place: Place, size: int) -> None:
+        """Open `place`; with ?mode=create make it where it is missing, and grow it to `size` bytes.
+
+        Raises the operating system's own errors. A failure leaves nothing behind: a file made by it is gone again.
+        """
+        self.path, self.writable = place.path, place.writable
+        self.descriptor, self.created = _open(place)
+        self.users = 0
+        try:
+            facts = os.fstat(self.descriptor)
+            _check_kind(place.path, facts.st_mode)
+            os.set_blocking(self.descriptor, True)
+            self.identity = facts.st_dev, facts.st_ino
+            self.is_block_device = stat.S_ISBLK(facts.st_mode)
+            self.grow(place, size)
+        except BaseException:
+            if self.created:
+                _remove(place.path)
+            self.close()
+            raise
+
+    def grow(self, place: Place, size: int) -> None:
+        """With ?mode=create: make the file at least `size` bytes long."""
+        if place.mode == CREATE and self.size() < size:
+            os.ftruncate(self.descriptor, size)
+
+    def is_still(self, place: Place) -> bool:
+        """Whether the path leads to this file; another that took its place doesn't count."""
+        try:
+            facts = os.stat(place.path)
+        except FileNotFoundError:
+            return False
+        return (facts.st_dev, facts.st_ino) == self.identity
+
+    def size(self) -> int:
+        """Bytes that the file has now."""
+        if self.is_block_device:
+            return os.lseek(self.descriptor, 0, os.SEEK_END)
+        return os.fstat(self.descriptor).st_size
+
+    def read(self, into: memoryview, offset: int) -> None:
+        """Fill `into` from byte `offset` on. EOFError where the file ends before; short reads are continued."""
+        done = 0
+        while done < len(into):
+            count = os.preadv(self.descriptor, [into[done : done + _MOST]], offset + done)
+            if not count:
+                raise past_end(self.path, offset, len(into), offset + done)
+            done += count
+
+    def write(self, data: memoryview, offset: int) -> None:
+        """Write `data` at byte `offset`. ValueError outside of the file, PermissionError where it is only read."""
+        self.check_write(len(data), offset)
+        done = 0
+        while done < len(data):
+            done += os.pwritev(self.descriptor, [data[done : done + _MOST]], offset + done)
+
+    def check_write(self, count: int, offset: int) -> None:
+        """Raise what `write` would raise before it writes."""
+        if not self.writable:
+            raise PermissionError(
+                errno.EACCES, "opened for reading; the device's name with ?mode=rw at its end writes", self.path
+            )
+        if offset + count > self.size():
+            raise ValueError(
+                f"{self.path} has {self.size()} bytes, and {count} bytes from byte {offset} on lie outside: "
+                "?mode=create makes a file as long as its buffer"
+            )
+
+    def close(self) -> None:
+        """Give the descriptor back; may be repeated."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{self.path}{'' if self.descriptor >= 0 else ', closed'}>"
+
+
+def past_end(path: str, offset: int, count: int, end: int) -> EOFError:
+    """The error for a read beyond the last byte of a file."""
+    return EOFError(f"{path} ends at byte {end}: {count} bytes from byte {offset} on were to be read")
+
+
+def _open(place: Place) -> tuple[int, bool]:
+    """A descriptor, and whether the file was made for it. Opening never waits, as it would for a pipe's other end."""
+    flags = os.O_CLOEXEC | os.O_NONBLOCK | (os.O_RDWR if place.writable else os.O_RDONLY)
+    if place.mode == CREATE:
+        mode = 0o600 if place.is_shm else 0o666
+        try:
+            return os.open(place.path, flags | os.O_CREAT | os.O_EXCL, mode), True
+        except FileExistsError:
+            pass
+    try:
+        return os.open(place.path, flags), False
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a pipe that nobody reads, or a socket
+            raise _no_file(place.path) from error
+        raise
+
+
+def _check_kind(path: str, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
+        raise _no_file(path)
+
+
+def _no_file(path: str) -> OSError:
+    return OSError(errno.ESPIPE, "no file that can be read at any offset (a pipe, socket or terminal)", path)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def bytes_of(data: Any) -> memoryview:
+    """A flat view of bytes over a C-contiguous buffer-protocol object; ValueError for strided memory."""
+    view = memoryview(data)
+    if not view.c_contiguous:
+        raise ValueError("strided memory can't be copied: pass a C-contiguous one, such as numpy.ascontiguousarray(a)")
+    if view.nbytes == 0:
+        return memoryview(b"")
+    return view if view.ndim == 1 and view.format == "B" else view.cast("B")
