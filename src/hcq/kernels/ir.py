@@ -102,7 +102,8 @@ OPS: Final[dict[str, OpInfo]] = {
         "0; to floats: nearest even; to bool: a != 0; from bool: 0 or 1",
     ),
     "bitcast": OpInfo("a scalar or vector", "same shape and bits, no bool", True, "the same bits read as another type"),
-    # Memory. An index counts elements; a computation of one that overflows is an error, as an index out of bounds is
+    # Memory. An index counts elements. What adds up to it - its chain of add, sub, mul, neg and casts between integers,
+    # back to other operations, arguments and parameters - must not overflow: an error, as an index out of bounds is
     "local": OpInfo(
         "",
         "pointer to local",
