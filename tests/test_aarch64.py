@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hcq.drivers.cpu import toolchain
+from hcq.drivers.cpu import object_library, toolchain
 
 ROOT = Path(__file__).parent.parent
 TOOLS = ("aarch64-linux-gnu-g++", "aarch64-linux-gnu-gcc", "qemu-aarch64")
@@ -41,7 +41,7 @@ def test_kernels_run_on_aarch64(runner, flags, tmp_path):
     command = [TOOLS[1], *toolchain.FLAGS, *flags, "-isystem", toolchain.INCLUDE, "-c", ROOT / "tests/native/kernels.c"]
     subprocess.run([*command, "-o", tmp_path / "kernels.o"], check=True)
     library = tmp_path / "kernels.lib"
-    library.write_bytes(toolchain.make_library((tmp_path / "kernels.o").read_bytes()))
+    library.write_bytes(object_library.make_library((tmp_path / "kernels.o").read_bytes()))
     emulated = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", runner, library]
     done = subprocess.run(emulated, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pickle
 import shutil
@@ -130,7 +131,7 @@ def test_the_key_has_the_processors_features_and_flags():
 def test_without_a_compiler_the_cache_answers_and_a_miss_says_what_to_do(cache, tmp_path, monkeypatch):
     kept = ClangCompiler().compile_cached("void f(int *p) { *p = 5; }")
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(toolchain.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     toolchain._find.cache_clear()
     try:
         assert toolchain.find_c_compiler() is None
@@ -177,7 +178,7 @@ def test_compiling_twice_gives_the_same_bytes(compiler):
 
 
 def test_the_zig_wheel_serves_where_it_is_installed(monkeypatch):
-    spec = toolchain.importlib.util.find_spec("ziglang")
+    spec = importlib.util.find_spec("ziglang")
     if spec is None:
         pytest.skip("the ziglang package is not installed")
     monkeypatch.setenv("HCQ_CC", f"{spec.submodule_search_locations[0]}/zig cc")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hcq import _native
-from hcq.drivers.cpu import toolchain
+from hcq.drivers.cpu import object_library, toolchain
 from hcq.drivers.cpu.library import ACCESSES, EntryKind, Function, Param, ParamKind, pack, unpack
 from hcq.errors import InvalidProgram
 
@@ -31,7 +31,7 @@ void refused(long double x) {}
 def library():
     if not any(shutil.which(name) for name in ("clang", "gcc", "cc")):
         pytest.skip("no C compiler on this machine")
-    return toolchain.make_library(toolchain.compile_object(toolchain.find_c_compiler(), SOURCE).object)
+    return object_library.make_library(toolchain.compile_object(toolchain.find_c_compiler(), SOURCE).object)
 
 
 def resealed(image):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import pickle
 import platform
@@ -241,6 +242,10 @@ def test_compilers_pickle(compiler):
     again = pickle.loads(pickle.dumps(LLVMCompiler()))
     assert again.cachekey == "llvm"
     assert again.compile("define void @f() {\n ret void\n}") == compiler.compile("define void @f() {\n ret void\n}")
+
+
+def test_the_key_names_the_version_that_is_installed(compiler):
+    assert compiler.identity() == f"llvmlite {importlib.metadata.version('llvmlite')}"
 
 
 def test_the_key_has_llvm_and_the_processor_without_importing_llvmlite():

@@ -16,7 +16,7 @@ from cpu_code import COMPILERS, launch, pack_kernargs, use_compiler
 
 import hcq
 from hcq import _native
-from hcq.drivers.cpu import elf, toolchain
+from hcq.drivers.cpu import elf, object_library, toolchain
 from hcq.drivers.cpu.library import EntryKind, Function, pack, unpack
 from hcq.errors import InvalidProgram
 
@@ -28,7 +28,7 @@ def compiler(request, monkeypatch):
 
 def make(source, *flags):
     """A library compiled with further flags."""
-    return toolchain.make_library(toolchain.compile_object(toolchain.find_c_compiler(), source, flags).object)
+    return object_library.make_library(toolchain.compile_object(toolchain.find_c_compiler(), source, flags).object)
 
 
 EVERYTHING = """

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import zipfile
 
 import pytest
 
@@ -453,6 +454,19 @@ def test_drivers_of_other_packages_are_found_by_entry_point(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "METAL (elsewhere:Else) is ignored" in done.stderr
+
+
+def test_a_driver_in_an_archive_is_found(tmp_path):
+    archive = tmp_path / "drivers.zip"
+    with zipfile.ZipFile(archive, "w") as made:
+        made.writestr("packed-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: packed\nVersion: 1.0\n")
+        made.writestr("packed-1.0.dist-info/entry_points.txt", "[hcq.drivers]\npacked = packed:Packed\n")
+    path = os.pathsep.join([str(archive), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", "import hcq; assert 'PACKED' in hcq.Device._devices"],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": path}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_naming_one_device_imports_only_its_driver():

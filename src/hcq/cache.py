@@ -10,7 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hcq.runtime.cache.compile_cache import CachedEntry, CacheStats, Damage, Explanation, current, tool_version
+from hcq.runtime.cache.compile_cache import current, tool_version
+from hcq.runtime.cache.reports import CachedEntry, CacheStats, Damage, Explanation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

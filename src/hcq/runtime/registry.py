@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     Factory = Callable[[str], Compiled]
 
-ENTRY_POINT_GROUP = "hcq.drivers"
-
 # Names canonicalised so far. Bounded, since a program may make up names; DISK paths are never kept.
 _CANONICAL_LIMIT = 1024
 
@@ -244,12 +242,12 @@ class Registry:
         return UnknownDevice(f"unknown device {name!r}: {why}.{meant} Known devices: {', '.join(sorted(known))}")
 
     def _found(self) -> dict[str, EntryPoint]:
-        """Drivers of other packages, by upper-case name. Looked for once: reads the metadata of all packages."""
+        """Drivers of other packages, by upper-case name. Looked for once: looks into all packages."""
         if self._entry_points is None:
-            from importlib.metadata import entry_points
+            from hcq.runtime.entry_points import installed
 
             found: dict[str, EntryPoint] = {}
-            for point in entry_points(group=ENTRY_POINT_GROUP):
+            for point in installed():
                 head = point.name.upper()
                 if head in BUILTIN or head in ALIASES or head == "CPU" or head in found:
                     from hcq.runtime.logs import logger

@@ -6,6 +6,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hcq.drivers.cpu.device import CPUDevice
 
+LIBRARY_VERSION = 2
+"""The version of the library format (library.py), which is part of every key: lookups need nothing else of it."""
+
 
 def open_clang(name: str) -> CPUDevice:
     """CLANG: C by clang, gcc, cc or zig, whichever is there. Opens without one too; a miss then says so."""

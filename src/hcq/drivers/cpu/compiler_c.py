@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
-import warnings
-from typing import TYPE_CHECKING
 
-from hcq.drivers.cpu import toolchain
-from hcq.drivers.cpu.library import VERSION
+from hcq.drivers.cpu import LIBRARY_VERSION, toolchain
 from hcq.errors import CompileError
 from hcq.runtime.cache.compile_cache import tool_version
 from hcq.runtime.cache.keys import digest
 from hcq.runtime.compiler import Compiler, callers_level
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -35,13 +33,17 @@ class ClangCompiler(Compiler):
 
     def compile(self, src: str | bytes) -> bytes:
         """Compile now. Blocks while the compiler runs. Raises CompileError: no compiler, or its log with the lines."""
+        from hcq.drivers.cpu.object_library import make_library  # opening a device should not wait for it
+
         found = toolchain.find_c_compiler()
         if found is None:
             raise CompileError(toolchain.missing(), source=src)
         made = toolchain.compile_object(found, src)
         if made.warnings:
+            import warnings
+
             warnings.warn(CompilerWarning(made.warnings), stacklevel=callers_level())
-        return toolchain.make_library(made.object)
+        return make_library(made.object)
 
     def identity(self) -> str | None:
         """The compiler's version and target, in its own words; None where there is no compiler. Cached in the process,
@@ -82,6 +84,6 @@ def _key_parts() -> dict[str, str]:
     return {
         "flags": " ".join(toolchain.common_flags()),
         "target": toolchain.host_features(),
-        "library format": str(VERSION),
+        "library format": str(LIBRARY_VERSION),
         "hcq.h": header,
     }

@@ -7,15 +7,13 @@ LLVM itself (llvm_host), and the library's layout (library).
 from __future__ import annotations
 
 import functools
-import importlib.metadata
-from typing import TYPE_CHECKING
+import os
 
-from hcq.drivers.cpu import llvm_host, llvm_isolated, toolchain
-from hcq.drivers.cpu.library import VERSION, pack
-from hcq.drivers.cpu.llvm_module import Lowering
+from hcq.drivers.cpu import LIBRARY_VERSION, toolchain
 from hcq.errors import CompileError
 from hcq.runtime.compiler import Compiler
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -33,6 +31,11 @@ class LLVMCompiler(Compiler):
 
     def compile(self, src: str | bytes) -> bytes:
         """The library of an LLVM IR module. Raises CompileError with LLVM's message, the line, and the source."""
+        # Imported here: opening a device, and a library from the cache, should not wait for them.
+        from hcq.drivers.cpu import llvm_host, llvm_isolated
+        from hcq.drivers.cpu.library import pack
+        from hcq.drivers.cpu.llvm_module import Lowering
+
         source = _decoded(src)
         with llvm_host.LOCK, llvm_host.Session(source) as session:
             lowering = Lowering(session)
@@ -53,8 +56,32 @@ class LLVMCompiler(Compiler):
 
 @functools.cache
 def _identity() -> str | None:
+    version = _installed_version() or _metadata_version()
+    return version and f"llvmlite {version}"
+
+
+def _installed_version() -> str | None:
+    """From the name of the directory that an installer writes beside a package (PyPA, "Recording installed projects"):
+    importlib.metadata takes 5 ms to import, much of what a cache hit takes. None where that isn't how it was
+    installed."""
+    from importlib.machinery import PathFinder
+
+    found = PathFinder.find_spec("llvmlite")
+    if found is None or found.origin is None:
+        return None
     try:
-        return f"llvmlite {importlib.metadata.version('llvmlite')}"
+        beside = os.listdir(os.path.dirname(os.path.dirname(found.origin)))
+    except OSError:  # from an archive
+        return None
+    versions = [n[len("llvmlite-") : -len(".dist-info")] for n in beside if n.startswith("llvmlite-")]
+    return versions[0] if len(versions) == 1 and f"llvmlite-{versions[0]}.dist-info" in beside else None
+
+
+def _metadata_version() -> str | None:
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version("llvmlite")
     except importlib.metadata.PackageNotFoundError:
         return None
 
@@ -64,7 +91,7 @@ def _key_parts() -> dict[str, str]:
     return {
         "flags": f"O3, code {_REVISION}",
         "target": toolchain.host_features(),
-        "library format": str(VERSION),
+        "library format": str(LIBRARY_VERSION),
     }
 
 

@@ -11,10 +11,11 @@ import struct
 import zlib
 from typing import NamedTuple
 
+from hcq.drivers.cpu import LIBRARY_VERSION
 from hcq.errors import InvalidProgram
 
 MAGIC = b"HCQLIB\x1a\n"
-VERSION = 2
+VERSION = LIBRARY_VERSION
 HEADER = struct.Struct("<8sIIIIQQQ")  # magic, version, crc, machine, functions, total, object offset, object size
 FUNCTION = struct.Struct(
     "<HHBBHII"

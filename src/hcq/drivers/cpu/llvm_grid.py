@@ -12,27 +12,16 @@ from typing import TYPE_CHECKING
 
 from hcq.drivers.cpu import llvm_text as text
 from hcq.drivers.cpu import llvm_versions as versions
-from hcq.drivers.cpu.llvm_group import CONTEXT, Common, Lowered, Version
+from hcq.drivers.cpu.llvm_context import IDS
+from hcq.drivers.cpu.llvm_group import Common, Lowered, Version
 from hcq.drivers.cpu.llvm_locals import LocalArray, Locals, Refused
 from hcq.drivers.cpu.llvm_regions import Analysis
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hcq.drivers.cpu.llvm_group import Kernel, Metadata, Types
-    from hcq.drivers.cpu.llvm_text import Instruction
-
-DECLARATIONS = {
-    "hcq.group_id": "i32 (i32)",
-    "hcq.local_id": "i32 (i32)",
-    "hcq.local_size": "i32 (i32)",
-    "hcq.num_groups": "i32 (i32)",
-    "hcq.barrier": "void ()",
-}
-"""What a module may declare, with its type."""
-
-SCRATCH = 40
-"""Offset of the scratch pointer in GroupContext (native/core/program.hpp)."""
+    from hcq.drivers.cpu.llvm_group import Kernel, Types
+    from hcq.drivers.cpu.llvm_text import Instruction, Metadata
 
 _NARROW = 4  # rows of fewer items than this go round loops one after the other
 _TYPE = re.compile(r"ptr addrspace\(\d+\)|\w+")
@@ -81,7 +70,7 @@ def _choose(common: Common, together: bool, guarded: bool) -> list[str]:
     ]
     if together:
         lines += [
-            f"  %hcq.at = getelementptr inbounds i8, ptr %hcq.context, i64 {CONTEXT[2][1]}",
+            f"  %hcq.at = getelementptr inbounds i8, ptr %hcq.context, i64 {IDS[2][1]}",
             "  %hcq.width = load i32, ptr %hcq.at",
             f"  %hcq.narrow = icmp ult i32 %hcq.width, {_NARROW}",
             "  br i1 %hcq.narrow, label %hcq.general, label %hcq.wide",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hcq.drivers.cpu import llvm_bounds as bounds
 from hcq.drivers.cpu import llvm_order as order
 from hcq.drivers.cpu import llvm_text as text
+from hcq.drivers.cpu.llvm_context import IDS
 from hcq.drivers.cpu.llvm_locals import Refused
 from hcq.drivers.cpu.llvm_regions import END, Analysis, Region
 from hcq.drivers.cpu.llvm_writer import Frame, Writer
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from hcq.drivers.cpu.llvm_locals import Locals
     from hcq.drivers.cpu.llvm_text import Instruction
 
-# The ids in GroupContext (native/core/program.hpp): first letter of their names here, offset of x, lowest value.
-CONTEXT = (("g", 0, 0), ("n", 12, 1), ("l", 24, 1))
 _ALLOCA = re.compile(r"alloca (?:inalloca )?(.+?)(?:, align (\d+))?(?:, addrspace\(\d+\))?$")
 
 
@@ -42,21 +41,6 @@ class Types(NamedTuple):
     size: Callable[[str], int]
 
 
-class Metadata:
-    """Numbers new metadata nodes after those that the module has."""
-
-    def __init__(self, highest: int) -> None:
-        self._next = highest + 1
-        self.lines: list[str] = []
-
-    def add(self, body: str) -> str:
-        """Add a node; `{0}` in `body` stands for the node itself."""
-        name = f"!{self._next}"
-        self._next += 1
-        self.lines.append(f"{name} = {body.replace('{0}', name)}")
-        return name
-
-
 class Kernel(NamedTuple):
     """A kernel to lower: its number, its printed lines, and the attributes that its function is to have."""
 
@@ -71,7 +55,7 @@ class Common(NamedTuple):
     kernel: Kernel
     memory: Locals
     types: Types
-    metadata: Metadata
+    metadata: text.Metadata
 
     def parameters(self) -> list[str]:
         """The parameters of each, as printed."""
@@ -178,7 +162,7 @@ class Version:
     def _context(self) -> list[str]:
         lines = []
         nothing = self.metadata.add("!{}")
-        for letter, offset, lowest in CONTEXT:
+        for letter, offset, lowest in IDS:
             known = self.metadata.add(f"!{{i32 {lowest}, i32 -2147483648}}")
             for d in range(3):
                 lines += [

@@ -16,8 +16,9 @@ from hcq.errors import CompileError
 if TYPE_CHECKING:
     from types import ModuleType
 
-_WHERE = re.compile(r"<string>:(\d+):(\d+): (?:error: )?(.*)")
-_LOOKS_LIKE_IR = re.compile(r"^\s*(define |declare |target |source_filename|[@%][\w.$]+ *=)", re.MULTILINE)
+# Compiled by re where something is wrong: compiling them takes as long as LLVM takes to parse a kernel.
+_WHERE = r"<string>:(\d+):(\d+): (?:error: )?(.*)"
+_LOOKS_LIKE_IR = r"(?m)^\s*(define |declare |target |source_filename|[@%][\w.$]+ *=)"
 
 LOCK = threading.RLock()
 """Held while LLVM works: llvmlite's objects are not made for two threads. Held over a fork as well, so that a child
@@ -105,9 +106,9 @@ class Session:
             module = binding().parse_assembly(text, self._context)
         except RuntimeError as error:
             log = str(error).removeprefix("LLVM IR parsing error\n")
-            where = _WHERE.search(log)
+            where = re.search(_WHERE, log)
             what = f"line {where[1]}, column {where[2]}: {where[3]}" if where else "it can't be parsed"
-            if where and where[3].strip() == "expected top-level entity" and not _LOOKS_LIKE_IR.search(text):
+            if where and where[3].strip() == "expected top-level entity" and not re.search(_LOOKS_LIKE_IR, text):
                 what += (
                     " (this is the LLVM device, which takes LLVM IR, and this looks like none;"
                     " CPU means LLVM where no C compiler is found)"

@@ -16,8 +16,9 @@ from hcq.errors import CompileError
 _SECONDS = 300.0
 _START = "import sys; sys.path[:0] = sys.argv[1:]; from hcq.drivers.cpu.llvm_isolated import main; main()"
 
-# Intrinsics that every processor can be given, by the first part of their names.
-_ORDINARY = re.compile(
+# Intrinsics that every processor can be given, by the first part of their names. As text: re compiles it for the first
+# module that has intrinsics.
+_ORDINARY = (
     r"@llvm\.(?:mem(?:cpy|move|set)|[su](?:min|max|cmp)|abs|[su](?:add|sub|mul|shl)\.(?:with\.overflow|sat)"
     r"|bswap|bitreverse|ctpop|ctlz|cttz|fsh[lr]|sqrt|powi?|sin|cos|tan|exp(?:2|10)?|log(?:2|10)?|fma|fmuladd|fabs"
     r"|(?:min|max)(?:num|imum|imumnum)|copysign|floor|ceil|trunc|rint|nearbyint|round|roundeven|l?l(?:round|rint)|ldexp"
@@ -28,24 +29,34 @@ _ORDINARY = re.compile(
 )
 _NAME = re.compile(r"[%@$][-\w.$]+|^[-\w.$]+:", re.MULTILINE)
 _STRING = re.compile(r'[@%$]?"[^"]*"')
-_UNUSUAL = re.compile(
-    r"\b(?:asm|vscale|ppc_fp128|x86_amx|token|gc|personality|prefix|prologue|naked|presplitcoroutine|ifunc|cc ?\d+"
-    r"|(?!ccc\b|fastcc\b|coldcc\b)[a-z]\w*cc)\b|\btarget\(|\baddrspace\((?![0134]\))"
+_WORD = re.compile(r"\w+")
+_UNUSUAL = frozenset(
+    ("asm", "vscale", "ppc_fp128", "x86_amx", "token", "gc", "personality", "prefix", "prologue", "naked")
+    + ("presplitcoroutine", "ifunc", "cc")
 )
-_WIDE = re.compile(r"\bi(\d{3,})\b")
+_CONVENTIONS = frozenset(["ccc", "fastcc", "coldcc"])  # of those that end like this
+_UNUSUAL_TYPE = re.compile(r"\btarget\(|\baddrspace\((?![0134]\))")
 _WIDEST = 128  # bits of integers that take ordinary time
 
 
 def ordinary(printed: str) -> bool:
     """True if a printed module has nothing that LLVM might stop the process for."""
-    lines = (_STRING.sub("", line) for line in printed.split("\n") if not line.startswith(("!", ";")))
-    bare = "\n".join(lines)
+    bare = "\n".join(line for line in printed.split("\n") if not line.startswith(("!", ";")))
+    if '"' in bare:
+        bare = _STRING.sub("", bare)
+    if "@llvm." in bare and not all(
+        re.match(_ORDINARY, name) for name in _NAME.findall(bare) if name.startswith("@llvm.")
+    ):
+        return False
     words = _NAME.sub("", bare)
-    return (
-        not _UNUSUAL.search(words)
-        and all(_ORDINARY.match(name) for name in _NAME.findall(bare) if name.startswith("@llvm."))
-        and all(int(bits) <= _WIDEST for bits in _WIDE.findall(words))
-    )
+    return not _UNUSUAL_TYPE.search(words) and not any(map(_unusual, set(_WORD.findall(words))))
+
+
+def _unusual(word: str) -> bool:
+    if word in _UNUSUAL or (word.endswith("cc") and word not in _CONVENTIONS):
+        return True
+    number = word[1:] if word[0] == "i" else word[2:] if word.startswith("cc") else ""
+    return number.isdigit() and (word[0] == "c" or int(number) > _WIDEST)
 
 
 def emit(printed: str, source: str) -> bytes:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hcq.drivers.cpu import llvm_grid, llvm_host
+from hcq.drivers.cpu import llvm_context, llvm_host
 from hcq.drivers.cpu import llvm_text as text
 from hcq.drivers.cpu.library import EntryKind, Function, Param, ParamKind
-from hcq.drivers.cpu.llvm_group import Kernel, Lowered, Metadata, Types
-from hcq.drivers.cpu.llvm_locals import LocalArray, Refused
 from hcq.errors import CompileError
 
+# What only grid kernels need is imported with the first of them: it takes longer to import than LLVM takes to compile
+# a plain one.
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from hcq.drivers.cpu.llvm_group import Lowered
+    from hcq.drivers.cpu.llvm_locals import LocalArray
 
 _VALUES = {
     "ptr": ParamKind.POINTER,
@@ -40,16 +43,17 @@ _EXTENDED = {
 }
 _BY_MEMORY = {"byval", "byref", "sret", "inalloca", "preallocated", "nest", "swiftself", "swifterror", "swiftasync"}
 _LAUNCHABLE = {"external", "linkonce_any", "linkonce_odr", "weak_any", "weak_odr"}
-_ATTRIBUTES = re.compile(r"(attributes #\d+ = \{ )(.*)\}")
+# Patterns as text: re compiles and keeps them when they are first needed, which most modules never do.
+_ATTRIBUTES = r"(attributes #\d+ = \{ )(.*)\}"
 # Chosen by whoever made the IR for another processor, or in the way of inlining.
-_TARGET = re.compile(r'"(?:target-cpu|target-features|tune-cpu)"="[^"]*" ?')
-_NOINLINE = re.compile(r"\b(?:noinline|optnone)\b ?")
-_COMDAT = re.compile(r" comdat(?:\(\$[^)]*\))?")
-_UNINITIALISED = re.compile(r" global .* (?:undef|poison)(?:, .*)?$")
-_ALIGN = re.compile(r", align (\d+)")
+_TARGET = r'"(?:target-cpu|target-features|tune-cpu)"="[^"]*" ?'
+_NOINLINE = r"\b(?:noinline|optnone)\b ?"
+_COMDAT = r" comdat(?:\(\$[^)]*\))?"
+_UNINITIALISED = r" global .* (?:undef|poison)(?:, .*)?$"
+_ALIGN = r", align (\d+)"
 _LISTS = {"@llvm.used", "@llvm.compiler.used", "@llvm.global.annotations"}  # may name kernels; they don't run
 # What a function keeps of its attributes when its code moves into the group's.
-_KEPT = re.compile(r'strictfp|"(?:prefer-vector-width|denormal-fp-math|denormal-fp-math-f32)"="[^"]*"')
+_KEPT = r'strictfp|"(?:prefer-vector-width|denormal-fp-math|denormal-fp-math-f32)"="[^"]*"'
 
 
 class _Entry(NamedTuple):
@@ -117,7 +121,7 @@ class Lowering:
             name = function.name
             if not name.startswith("hcq."):
                 continue
-            known = llvm_grid.DECLARATIONS
+            known = llvm_context.DECLARATIONS
             if not function.is_declaration or name not in known:
                 raise self.refuse(f"@{name} can't be used: names starting with hcq. are {', '.join(known)}")
             kind = str(function.global_value_type)
@@ -145,14 +149,16 @@ class Lowering:
         for variable in module.global_variables:
             if str(variable.type) != "ptr addrspace(3)":
                 continue
+            from hcq.drivers.cpu.llvm_locals import LocalArray
+
             name, number = variable.name, len(self.arrays)
             size = self.host.data.get_abi_size(variable.global_value_type)
             if variable.is_declaration or not size:
                 raise self.refuse(f"local memory @{name} has no size here: define it, as an array of a fixed length")
             shown = str(variable)
-            if not _UNINITIALISED.search(shown):
+            if not re.search(_UNINITIALISED, shown):
                 raise self.refuse(f"local memory @{name} can't have an initial value: write undef")
-            align = _ALIGN.search(shown)
+            align = re.search(_ALIGN, shown)
             natural = self.host.data.get_abi_alignment(variable.global_value_type)
             variable.name = f"hcq.array.{number}"
             self.arrays[number] = LocalArray(name, size, int(align[1]) if align else natural)
@@ -205,7 +211,8 @@ class Lowering:
                 )
             number = len(self.entries)
             types = tuple(str(a.type) for a in function.arguments)
-            kept = " ".join(_KEPT.findall(" ".join(a.decode() for a in function.attributes)))
+            attributes = " ".join(a.decode() for a in function.attributes)
+            kept = " ".join(re.findall(_KEPT, attributes)) if attributes else ""
             self.entries.append(_Entry(name, number, is_grid, params, types, f"nounwind {kept}".strip()))
             function.name = f"hcq.kernel.{number}"
             function.linkage = "internal"
@@ -222,7 +229,7 @@ class Lowering:
         lines = str(module).split("\n")
         found = text.functions(lines)
         gone = self._replaced(found, grid)
-        metadata = Metadata(text.highest_metadata(lines))
+        metadata = text.Metadata(text.highest_metadata(lines))
         kernels = {f.name: lines[f.first : f.last + 1] for f in found}
         types = "\n".join(line for line in lines if line.startswith("%"))
         added: list[str] = []
@@ -244,8 +251,8 @@ class Lowering:
             kept += self._outside(lines[at : f.first], gone)
             if f.name not in gone:
                 body = lines[f.first : f.last + 1]
-                if f.name.startswith("@hcq.kernel."):
-                    body[0] = _COMDAT.sub("", body[0])
+                if f.name.startswith("@hcq.kernel.") and " comdat" in body[0]:
+                    body[0] = re.sub(_COMDAT, "", body[0])
                 kept += body
             at = f.last + 1
         kept += self._outside(lines[at:], gone)
@@ -256,7 +263,7 @@ class Lowering:
         gone = {f"@hcq.kernel.{entry.number}" for entry in self.entries if entry.grid}
         gone.update(name for name in grid if any(f.name == name for f in found))
         gone.update(f"@hcq.array.{number}" for number in self.arrays)
-        return gone | {f"@{name}" for name in llvm_grid.DECLARATIONS}
+        return gone | {f"@{name}" for name in llvm_context.DECLARATIONS}
 
     def _outside(self, lines: list[str], gone: set[str]) -> list[str]:
         """Lines between functions, without those about what is gone."""
@@ -281,7 +288,11 @@ class Lowering:
                 return f"@{array.name}"
         return name
 
-    def _lowered(self, entry: _Entry, lines: list[str], types: str, metadata: Metadata) -> Lowered:
+    def _lowered(self, entry: _Entry, lines: list[str], types: str, metadata: text.Metadata) -> Lowered:
+        from hcq.drivers.cpu import llvm_grid
+        from hcq.drivers.cpu.llvm_group import Kernel, Types
+        from hcq.drivers.cpu.llvm_locals import Refused
+
         values = self.values[entry.number]
 
         def type_of(value: int) -> tuple[str, int]:
@@ -301,14 +312,14 @@ class Lowering:
             raise self.refuse(f"@{entry.name}: {reason}") from None
 
 
-def _without(unwanted: re.Pattern[str], printed: str) -> str:
+def _without(unwanted: str, printed: str) -> str:
     """A printed module without some function attributes."""
 
     def cleaned(line: str) -> str:
-        match = _ATTRIBUTES.fullmatch(line)
+        match = re.fullmatch(_ATTRIBUTES, line)
         if match is None:
             return line
-        left = unwanted.sub("", match[2]) or '"hcq" '  # a group can't be empty
+        left = re.sub(unwanted, "", match[2]) or '"hcq" '  # a group can't be empty
         return f"{match[1]}{left}}}"
 
     return "\n".join(map(cleaned, printed.split("\n")))
@@ -387,7 +398,7 @@ def _wrapper(entry: _Entry, offsets: tuple[int, ...], local_bytes: int, header: 
     if entry.grid:
         passed += ["ptr %hcq.context", "ptr %hcq.local", "ptr %hcq.arena"]
         lines += [
-            f"  %hcq.scratch = getelementptr inbounds i8, ptr %hcq.context, i64 {llvm_grid.SCRATCH}",
+            f"  %hcq.scratch = getelementptr inbounds i8, ptr %hcq.context, i64 {llvm_context.SCRATCH}",
             "  %hcq.local = load ptr, ptr %hcq.scratch",
             f"  %hcq.arena = getelementptr inbounds i8, ptr %hcq.local, i64 {local_bytes}",
         ]

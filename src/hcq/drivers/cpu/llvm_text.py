@@ -53,6 +53,21 @@ class Instruction:
         return [(value, int(block)) for value, block in _INCOMING.findall(self.text)]
 
 
+class Metadata:
+    """Numbers new metadata nodes after those that the module has."""
+
+    def __init__(self, highest: int) -> None:
+        self._next = highest + 1
+        self.lines: list[str] = []
+
+    def add(self, body: str) -> str:
+        """Add a node; `{0}` in `body` stands for the node itself."""
+        name = f"!{self._next}"
+        self._next += 1
+        self.lines.append(f"{name} = {body.replace('{0}', name)}")
+        return name
+
+
 def global_names(text: str) -> set[str]:
     """The globals that a piece of printed IR mentions, as printed; strings are skipped."""
     return {name for name in _GLOBAL.findall(text) if name}

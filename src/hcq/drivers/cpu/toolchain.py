@@ -1,24 +1,17 @@
-"""C compilers: finding one, knowing which it is, and making a library out of C with it.
+"""C compilers: finding one, knowing which it is, and running it.
 
-What does not live here: the Compiler that devices have (compiler_c), and how libraries are loaded (native/cpu).
+What does not live here: the Compiler that devices have (compiler_c), and what is made of an object (object_library).
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hcq import config
-from hcq.drivers.cpu.library import EntryKind, Function, pack
 from hcq.errors import CompileError
 
-if TYPE_CHECKING:
-    from hcq.drivers.cpu import elf
-
-MAX_ARGUMENT_BYTES = 4096
-KERNEL_SECTION, LOCAL_SECTION = ".text.hcq_kernel", ".bss.hcq_local"  # named by hcq.h
 INCLUDE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))), "include")
 HINT = "install clang or gcc (apt install clang), or pip install 'hcq[clang]', or name a compiler in HCQ_CC"
 
@@ -120,7 +113,9 @@ def _find(named: str | None, _path: str | None) -> Toolchain | None:
         path = _which(name)
         if path is not None:
             return _toolchain(path)
-    spec = importlib.util.find_spec("ziglang")
+    from importlib.util import find_spec
+
+    spec = find_spec("ziglang")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         path = _which("zig", path=folder)
         if path is not None:
@@ -200,63 +195,9 @@ def compile_object(toolchain: Toolchain, source: str | bytes, flags: tuple[str, 
             raise CompileError(what, log, source) from None
 
 
-def make_library(object_bytes: bytes) -> bytes:
-    """The library of an object: its functions found and typed from debug information, which is then dropped."""
-    from hcq.drivers.cpu import elf
-
-    obj = elf.Object(object_bytes)
-    return pack(obj.stripped(), functions_of(obj), obj.machine)
-
-
-def functions_of(obj: elf.Object) -> list[Function]:
-    """Every function that an object defines for others, and whether and how it can be launched."""
-    from hcq.drivers.cpu import dwarf
-
-    signatures = dwarf.signatures(obj)
-    has_barrier = any(symbol.name == "hcq_barrier" and symbol.section == 0 for symbol in obj.symbols)
-    kernel_kind = EntryKind.FIBERS if has_barrier else EntryKind.ITEMS
-    uses: dict[int, list[int]] = {}
-    functions = []
-    for symbol in obj.symbols:
-        if not symbol.is_function or not 0 < symbol.section < len(obj.sections):
-            continue
-        section = obj.sections[symbol.section]
-        kernel = section.name.startswith(KERNEL_SECTION)
-        signature = signatures.get(symbol.name)
-        refused = signature.refused if signature is not None else ""
-        if kernel and signature is not None and signature.returns:
-            refused = refused or "a kernel (HCQ_KERNEL) must return void"
-        if not kernel:
-            if section.number not in uses:
-                uses[section.number] = _group_uses(obj, section)
-            if any(symbol.value <= at < symbol.value + symbol.size for at in uses[section.number]):
-                refused = refused or "it uses work-groups (hcq.h) but isn't marked HCQ_KERNEL"
-        params = None if signature is None or refused else signature.params
-        function = Function(symbol.name, kernel_kind if kernel else EntryKind.PLAIN, params, refused)
-        if params and function.offsets()[-1] + params[-1].kind.size > MAX_ARGUMENT_BYTES:
-            function = function._replace(
-                params=None, refused=f"its arguments take more than {MAX_ARGUMENT_BYTES} bytes"
-            )
-        functions.append(function)
-    return functions
-
-
 @functools.cache
 def host_features() -> str:
     """What this processor can do, as far as compilers look at it: part of every key."""
     from hcq import _native
 
     return f"{os.uname().machine} {_native.cpu_features()}"
-
-
-def _group_uses(obj: elf.Object, section: elf.Section) -> list[int]:
-    """Offsets in a section where code uses its work-group: hcq.h marks them by relocations without effect."""
-    none = (0,) if obj.machine == 62 else (0, 256)
-    local = obj.by_name.get(LOCAL_SECTION)
-    uses = []
-    for offset, kind, number, _addend in obj.relocations(section):
-        symbol = obj.symbols[number]
-        is_local = local is not None and symbol.section == local.number
-        if kind in none or symbol.name == "hcq_barrier" or is_local:
-            uses.append(offset)
-    return uses

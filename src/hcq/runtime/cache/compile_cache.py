@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, NamedTuple
 
 from hcq import config
 from hcq.runtime import process
@@ -19,46 +18,14 @@ from hcq.runtime.cache.keys import FORMAT, LIBRARY, NOTE, Key, decode, text
 from hcq.runtime.cache.memory_store import MemoryStore
 from hcq.runtime.logs import logger
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from hcq.runtime.cache.reports import CachedEntry, CacheStats, Damage, Explanation
     from hcq.runtime.compiler import Compiler
 
     Lookup = tuple[object, ...]
-
-
-class CacheStats(NamedTuple):
-    """What this process found (`hits`, `misses`); what the cache holds: `entries`, `bytes`, at most `limit_bytes`."""
-
-    hits: int
-    misses: int
-    entries: int
-    bytes: int
-    limit_bytes: int
-
-
-class Explanation(NamedTuple):
-    """Why a source is, or isn't, in the cache. `changed`: the parts of the key that differ from the nearest entry's."""
-
-    hit: bool
-    reason: str
-    changed: tuple[str, ...]
-
-
-class CachedEntry(NamedTuple):
-    """One entry on disk: its file, bytes, when it was last used (seconds since the epoch), and the parts of its key."""
-
-    path: str
-    size: int
-    used: float
-    parts: dict[str, bytes]
-
-
-class Damage(NamedTuple):
-    """A file of the cache that is not a whole entry of ours, and why."""
-
-    path: str
-    reason: str
 
 
 class CompileCache:
@@ -128,6 +95,8 @@ class CompileCache:
 
     def stats(self) -> CacheStats:
         """Counts of this process, and what is on disk (without a directory: in memory). Reads the whole directory."""
+        from hcq.runtime.cache.reports import CacheStats
+
         limit = config.CACHE_LIMIT()
         if self.files is None or not self.files.trusted() or not os.path.isdir(self.files.directory):
             return CacheStats(self.hits, self.misses, len(self.memory), self.memory.bytes, limit)
@@ -136,6 +105,8 @@ class CompileCache:
 
     def explain(self, src: str | bytes, compiler: Compiler) -> Explanation:
         """Why `compiler.compile_cached(src)` would, or wouldn't, find its library. Counts as no use."""
+        from hcq.runtime.cache.reports import Explanation
+
         if compiler.cachekey is None:
             return Explanation(False, "this compiler caches nothing: its cachekey is None", ())
         lookup = self._lookup(compiler, src)
@@ -161,6 +132,8 @@ class CompileCache:
 
     def entries(self) -> Iterator[CachedEntry]:
         """The libraries on disk, in no order."""
+        from hcq.runtime.cache.reports import CachedEntry
+
         if self.files is None or not self.files.trusted():
             return
         for entry in self.files.entries(LIBRARY):
@@ -173,6 +146,8 @@ class CompileCache:
 
     def verify(self, remove: bool = False) -> list[Damage]:
         """Read every file and say what is damaged; with `remove`, delete that. What is damaged is never used anyway."""
+        from hcq.runtime.cache.reports import Damage
+
         if self.files is None or not self.files.trusted():
             return []
         found = [(entry.path, self.files.check(entry.path)) for entry in self.files.entries(LIBRARY, NOTE)]

@@ -18,15 +18,16 @@ import os
 import stat
 import struct
 import time
-from typing import TYPE_CHECKING, NamedTuple
 
 from hcq.runtime.cache.keys import LIBRARY, NOTE, digest
 from hcq.runtime.logs import logger
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hcq.runtime.cache.keys import Key
+    from hcq.runtime.cache.reports import StoredEntry
 
 # magic, length of the key, length of the payload, checksum of both
 _HEADER = struct.Struct("<8sQQ16s")
@@ -47,14 +48,6 @@ def _flags(*names: str) -> int:
 # O_NONBLOCK, so that a pipe put in an entry's place doesn't hold us up.
 _READ_FLAGS = os.O_RDONLY | _flags("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY")
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | _flags("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY")
-
-
-class StoredEntry(NamedTuple):
-    """One file of the store: where, how many bytes, when last used (seconds since the epoch)."""
-
-    path: str
-    bytes: int
-    used: float
 
 
 class FileStore:
@@ -128,6 +121,8 @@ class FileStore:
 
     def entries(self, *suffixes: str) -> Iterator[StoredEntry]:
         """Every entry whose file ends so, in no order. Entries that come and go meanwhile may be missed."""
+        from hcq.runtime.cache.reports import StoredEntry
+
         for path, found in self._files(*suffixes):
             yield StoredEntry(path, found.st_size, found.st_mtime)
 

@@ -7,7 +7,6 @@ live here: where entries are kept, and what a compiler puts into its key (that i
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
 try:
     # hashlib's own, without OpenSSL, which hashlib loads first: half of the time that opening a device takes.
@@ -15,6 +14,7 @@ try:
 except ImportError:
     from hashlib import blake2b as _blake2b
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

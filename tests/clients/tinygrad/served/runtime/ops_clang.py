@@ -67,8 +67,10 @@ class _GraphCompiler:
         found = toolchain.find_c_compiler()
         if found is None:
             raise CompileError(toolchain.missing(), source=source)
+        from hcq.drivers.cpu import object_library  # opening a device should not wait for it
+
         made = toolchain.compile_object(found, _for_any_compiler(source), ("-fno-inline",))
-        return toolchain.make_library(made.object)
+        return object_library.make_library(made.object)
 
 
 def _graph(device: Any, jit_cache: list[Any], input_rawbuffers: list[Any], var_vals: dict[Any, int]) -> Any:
