@@ -72,7 +72,7 @@ class OutOfMemory(HCQError, RuntimeError, MemoryError):
 
 
 class ValidationError(HCQError, RuntimeError):
-    """What `hcq.checks()` or HCQ_CHECK=1 found. `sites` are the (file, line) of the user's program that took part."""
+    """What `hcq.checks()`, HCQ_CHECK=1 or the device PYTHON found. `sites`: the (file, line) that took part."""
 
     def __init__(self, message: str = "", sites: tuple[tuple[str, int], ...] = ()) -> None:
         super().__init__(message)
@@ -100,6 +100,10 @@ class UnwrittenReadError(ValidationError):
 
 class OutOfBoundsError(ValidationError):
     """Bytes beside an allocation were written, or a command reaches past its end."""
+
+
+class DivergenceError(ValidationError):
+    """Not all work-items of a group come to a barrier, or not all of a sub-group to a shuffle."""
 
 
 class SignalOrderError(ValidationError):

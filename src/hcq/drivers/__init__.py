@@ -24,7 +24,7 @@ BUILTIN: dict[str, str] = {
     "LLVM": "hcq.drivers.cpu:open_llvm",
     "DISK": "hcq.drivers.disk:open_disk",
     "NPY": "hcq.drivers.npy:open_npy",
-    "PYTHON": "hcq.drivers:not_built",
+    "PYTHON": "hcq.drivers.python:open_python",
     "NULL": "hcq.drivers.null:open_null",
 }
 
