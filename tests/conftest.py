@@ -6,7 +6,7 @@ import tempfile
 import pytest
 from hypothesis import HealthCheck, settings
 
-from hcq import Device
+from hcq import Device, config
 from hcq.drivers import BUILTIN
 
 # Tests, and the processes they start, never read or write the user's compile cache.
@@ -20,6 +20,17 @@ settings.register_profile(
 )
 settings.register_profile("full", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("quick")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "unchecked(why): not to be run with the checks on, HCQ_CHECK")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        mark = item.get_closest_marker("unchecked")
+        if mark is not None and config.CHECK() not in (None, "", "0"):
+            item.add_marker(pytest.mark.skip(reason=f"not under the checks: {mark.args[0]}"))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import os
+import subprocess
+import sys
+import textwrap
 import threading
 import warnings
 
 import pytest
+from third_party.manual import ManualDevice
 from third_party.mini import MiniDevice
 
 import hcq
@@ -186,3 +192,153 @@ def test_who_wrote_beside_a_buffer_is_named_though_another_device_was_synchroniz
         k.past(a, vals=(N, 1))
         Device["CLANG:1"].synchronize()
         dev.synchronize()
+
+
+# What the checks leave as it was
+
+
+def test_the_checks_keep_no_memory_and_change_no_figure(dev, strict):
+    before = hcq.memory_stats("CLANG")
+    a = floats()
+    a.copyin(bytes(4 * N))
+    b = floats(2 * N)
+    b.fill(1)
+    a.copyout(bytearray(4 * N))
+    now = hcq.memory_stats("CLANG")
+    assert (now.live_bytes - before.live_bytes, now.live_count - before.live_count) == (12 * N, 2)
+    del a, b
+    after = hcq.memory_stats("CLANG")
+    assert after[:2] == before[:2] and after.cached_bytes - before.cached_bytes in (0, 4 * N, 8 * N, 12 * N)
+
+
+def test_memory_from_the_cache_has_the_same_handle(dev, strict):
+    allocator = dev.allocator
+    handle = allocator.alloc(1000)
+    allocator.free(handle, 1000)
+    assert allocator.alloc(1000) is handle
+    allocator.free(handle, 1000)
+    with pytest.raises(ValueError, match="free already"):
+        allocator.free(handle, 1000)
+
+
+def test_a_limit_counts_what_was_asked_for_and_red_zones_go_on(dev, k):
+    device = Device["CLANG:1"]
+    past, allocator = device.program("past", SOURCE), device.allocator
+    with hcq.checks():
+        allocator.limit = allocator.live_bytes + 4 * N
+        try:
+            a = floats(device="CLANG:1").ensure_allocated()
+            with pytest.raises(errors.OutOfMemory):
+                floats(1, device="CLANG:1").ensure_allocated()
+            past(a, vals=(N, 1))
+            with pytest.raises(errors.OutOfBoundsError, match="kernel past"):
+                device.synchronize()
+            del a
+            assert floats(device="CLANG:1").ensure_allocated()  # the cached one goes first, or is it
+        finally:
+            allocator.limit = None
+
+
+def test_memory_that_a_driver_gave_by_itself_is_nobodys_freed_memory(dev, strict):
+    kept = [floats(1000) for _ in range(8)]
+    del kept
+    dev.allocator.free_cache()
+    taken = [dev.allocator._alloc(4000, hcq.BufferOptions()) for _ in range(8)]
+    out = floats(1000)
+    for handle in taken:
+        ctypes.memset(handle.va_addr, 0, 4000)
+        dev.hw_copy_queue_t().copy(out._buf.va_addr, handle.va_addr, 4000).submit(dev)
+        dev.synchronize()
+    for handle in taken:
+        dev.allocator._free(handle, hcq.BufferOptions())
+
+
+def test_threads_hand_memory_to_each_other(dev, k, strict):
+    failed = []
+
+    def work():
+        try:
+            for i in range(150):
+                a, b = floats(2048), floats(2048)
+                k.fill(a, vals=(2048, float(i)))
+                hcq.copy(b, a)
+                del a
+                assert b.numpy()[7] == i
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_the_first_work_of_a_device_that_nobody_was_told_of_is_not_taken_for_done(strict):
+    device = ManualDevice()
+    try:
+        for kind in ("hw_compute_queue_t", "hw_copy_queue_t", "hw_compute_queue_t"):
+            device.enqueue(lambda s, v, kind=kind: getattr(device, kind)().wait(s, v - 1).signal(s, v))
+        device.run()
+        device.synchronize()
+    finally:
+        device.close()
+
+
+def test_what_an_earlier_block_left_is_not_this_ones(dev, k):
+    with hcq.checks():
+        a = floats()
+        k.fill(a, vals=(N, 1.0))
+    ctypes.memset(a._buf.va_addr + 4 * N, 1, 8)
+    with hcq.checks() as checks:
+        dev.synchronize()
+        del a
+    assert not checks.findings
+
+
+# At the end of the program
+
+
+def run(code, mode, timeout=60):
+    env = {**os.environ, "HCQ_CHECK": mode, "HCQ_DEVICE": "CLANG"}
+    program = "import hcq\n" + textwrap.dedent(code)
+    return subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+@pytest.mark.parametrize(("mode", "status"), [("1", 0), ("strict", 1)])
+def test_what_is_found_only_at_the_end_is_printed(mode, status):
+    program = """
+        import ctypes
+        kept = [hcq.empty(4, hcq.dtypes.float32)]
+        ctypes.memset(kept[0]._buf.va_addr, 1, {size})
+        print("done")
+    """
+    done = run(program.format(size=17), mode)
+    assert done.returncode == status and done.stdout == "done\n"
+    assert "out of bounds: something wrote 1 bytes" in done.stderr and "Traceback" not in done.stderr
+    mended = run(program.format(size=16), mode)
+    assert (mended.returncode, mended.stdout, mended.stderr) == (0, "done\n", "")
+
+
+def test_daemon_threads_that_never_stop_launching_do_not_hold_up_the_end():
+    done = run(
+        """
+        import threading, time
+        dev = hcq.Device["CLANG"]
+        put = dev.program("put", "void put(int *a) { a[0] = 1; }")
+        bufs = [hcq.empty(1, hcq.dtypes.int32) for _ in range(4)]
+        def forever(buf):
+            while True:
+                put(buf)
+                bytes(buf.as_buffer())
+        for buf in bufs:
+            threading.Thread(target=forever, args=(buf,), daemon=True).start()
+        time.sleep(0.2)
+        print("fine")
+        """,
+        "1",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")

@@ -173,6 +173,7 @@ def test_a_value_dropped_early_stays_failed_when_a_later_one_is_dropped_too(dev)
     dev.synchronize()
 
 
+@pytest.mark.unchecked("its streams race for one buffer")
 def test_streams_dropped_while_the_device_synchronizes(dev, add):
     bufs = [Buffer("CLANG", 1, dtypes.int32).allocate() for _ in range(4)]
     stop = threading.Event()
@@ -469,6 +470,7 @@ def test_leaving_with_daemon_threads_at_work_is_quiet():
     assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
 
 
+@pytest.mark.unchecked("its streams race for one buffer")
 def test_ten_thousand_streams_come_and_go(dev, add):
     buf = Buffer("CLANG", 1, dtypes.int32).allocate()
     buf.copyin(bytes(4))

@@ -120,6 +120,7 @@ def test_flows_lead_from_producer_to_consumer_across_queues_and_by_host_copies()
     assert ("one", "two") not in flows and ("two", "one") not in flows
 
 
+@pytest.mark.unchecked("its kernels race with its copy")
 def test_explicit_queues_are_recorded_bound_ones_too_and_copies_named_by_their_addresses(clang):
     a, b = buffer(), buffer("CLANG:1")
     program, done = clang.program("one", C), clang.signal_t()

@@ -10,6 +10,16 @@
 
 namespace hcq {
 
+// Whether the interpreter is being torn down and this thread lacks the GIL. A thread that then comes for the GIL is
+// ended there: the frames of ours that it is in are unwound without it.
+inline bool ended_without_gil() {
+#if PY_VERSION_HEX >= 0x030d0000
+  return __builtin_expect(Py_IsFinalizing(), 0) && !PyGILState_Check();
+#else
+  return __builtin_expect(_Py_IsFinalizing(), 0) && !PyGILState_Check();
+#endif
+}
+
 // Owns one reference. For locals, so that every early return is right.
 class Ref {
  public:
@@ -24,7 +34,9 @@ class Ref {
     Py_XDECREF(old);
     return *this;
   }
-  ~Ref() { Py_XDECREF(p_); }
+  ~Ref() {
+    if (p_ && !ended_without_gil()) Py_DECREF(p_);
+  }
   PyObject* get() const { return p_; }
   PyObject* release() {
     PyObject* p = p_;

@@ -5,6 +5,7 @@ What does not live here: waiting for a signal or a device on behalf of the user 
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,12 @@ _LOOK = 0.0002  # seconds between looks at devices that are still at work
 _STANDING = 100  # looks in a row without anything running after which the rest is taken to wait for somebody
 
 
-def settled(each: Callable[[Any], object] = lambda device: None) -> list[Any]:
+def settled(each: Callable[[Any], object] = lambda device: None, patience: float = math.inf) -> list[Any]:
     """The open devices, once they are idle or stand at waits; `each` is called with each device before each look.
 
-    Blocks while devices work.
+    Blocks while devices work, for `patience` seconds at most.
     """
-    standing = 0
+    standing, deadline = 0, time.monotonic() + patience
     while standing < _STANDING:
         devices = list(HCQCompiled.devices)
         for dev in devices:
@@ -32,6 +33,8 @@ def settled(each: Callable[[Any], object] = lambda device: None) -> list[Any]:
         busy = [dev for dev in devices if has_work(dev)]
         if not busy:
             return devices
+        if time.monotonic() > deadline:
+            break
         standing = 0 if any(_runs(dev) for dev in busy) else standing + 1
         time.sleep(_LOOK)
     return devices

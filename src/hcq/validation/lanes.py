@@ -16,7 +16,7 @@ from hcq.queues.signal import HCQSignal
 from hcq.runtime import watch
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from hcq.validation.model import Model
 
@@ -66,8 +66,8 @@ class Book:
             for device in HCQCompiled.devices:
                 self.lanes(device)
 
-    def lanes(self, device: Any) -> Lanes:
-        """A device's entry, made where it is new."""
+    def lanes(self, device: Any, sets: Sequence[tuple[Any, int]] = ()) -> Lanes:
+        """A device's entry, made where it is new. `sets` are what is being queued, so that it isn't taken for done."""
         known = self._devices.get(id(device))
         if known is None or known.device() is not device:
             known = self._devices[id(device)] = Lanes(device, next(self._serials))
@@ -77,7 +77,7 @@ class Book:
             if key not in known.timelines:
                 known.timelines.add(key)
                 # What was queued before anybody looked is taken for done: nothing is known of it.
-                base = device.timeline_value - 1
+                base = min([device.timeline_value, *(value for signal, value in sets if key_of(signal) == key)]) - 1
                 if key not in self._signals:
                     self._signals[key] = timeline
                     self._model.signal(key, f"the timeline of {known.name}", lambda: base)

@@ -93,7 +93,19 @@ class Memory:
         is_over: Callable[[Record], bool],
     ) -> Region:
         """An allocation. What `is_over` says to have ended, as the allocator knows, conflicts with nothing any more."""
-        known = self._regions.setdefault(space, [])
+        self.forget(space, first, last)
+        region = Region(number, space, first, last, name, made)
+        insort(self._regions.setdefault(space, []), region, key=_first)
+        self._by_number[number] = region
+        histories = self._histories.get(space, [])
+        low, high = _overlapping(histories, first, last)
+        for history in histories[low:high]:
+            history.records = [record for record in history.records if not is_over(record)]
+        return region
+
+    def forget(self, space: Hashable, first: int, last: int) -> None:
+        """Whatever these bytes were, they are it no longer."""
+        known = self._regions.get(space, [])
         low, high = _overlapping(known, first, last)
         rest = []
         for before in known[low:high]:
@@ -102,14 +114,6 @@ class Memory:
             # What is left of it on both sides stays freed memory.
             rest += [part for part in (before.part(before.first, first), before.part(last, before.last)) if part]
         known[low:high] = rest
-        region = Region(number, space, first, last, name, made)
-        insort(known, region, key=_first)
-        self._by_number[number] = region
-        histories = self._histories.get(space, [])
-        low, high = _overlapping(histories, first, last)
-        for history in histories[low:high]:
-            history.records = [record for record in history.records if not is_over(record)]
-        return region
 
     def free(self, number: int, freed: Site | None) -> None:
         """The end of an allocation. Its memory may be handed out again."""

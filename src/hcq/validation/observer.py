@@ -22,7 +22,7 @@ from hcq.validation.report import Finding, Kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from hcq.validation.events import Command, Site
+    from hcq.validation.events import Access, Command, Site
     from hcq.validation.lanes import LaneKey
 
 _DEEDS = 8  # writers of an allocation that are remembered for red zones
@@ -34,7 +34,8 @@ class _Thread(threading.local):
     """Host accesses that were told of, and that come after a wait which this thread has yet to do."""
 
     def __init__(self) -> None:
-        self.accesses: list[tuple[Any, Any, int, int, int, Site | None]] = []
+        self.accesses: list[tuple[Access, bool, Deed]] = []
+        """With whether the host did it itself, not queues on its behalf."""
 
 
 class Watcher(watch.Observer):
@@ -61,7 +62,7 @@ class Watcher(watch.Observer):
         """Before a queue is submitted: it is refused where it closes a cycle of waits."""
         with self._lock:
             if not self._inside:
-                lanes = self._book.lanes(device)
+                lanes = self._book.lanes(device, _settings(queue))
                 commands = self._commands(device, queue, sites.here())
                 if not lanes.native:
                     self._promised |= {(c.signal, c.value) for c, _ in commands if isinstance(c, Set)}
@@ -74,7 +75,7 @@ class Watcher(watch.Observer):
         site = sites.here()
 
         def event() -> list[Finding]:
-            lanes = self._book.lanes(device)
+            lanes = self._book.lanes(device, _settings(queue))
             commands = self._commands(device, queue, site)
             if not lanes.native and queue._submitted is not None:
                 commands.append(self._own_mark(lanes, queue._submitted, site))
@@ -236,6 +237,29 @@ class Watcher(watch.Observer):
         if hasattr(handle, "va_addr") and device is not None:
             self._freed.append((space_of(device), handle.va_addr, sites.here()))
 
+    def taken(self, device: Any, first: int, last: int) -> None:
+        """A driver's `_alloc` was called by itself: memory there is none that was known."""
+
+        def event() -> None:
+            self.model.memory.forget(space_of(device), first, last)
+
+        self._do(event)
+
+    def returned(self, device: Any, address: int) -> None:
+        """Memory is the driver's again: others may get it who tell nobody. From finalizers too."""
+        with self._lock:
+            if not self._inside:
+                self._note_freed()
+            region = self.model.memory.find(space_of(device), address)
+            if region is not None and region.first == address and region.is_free:
+                self.model.memory.forget(region.space, region.first, region.last)
+
+    def untold(self) -> list[Finding]:
+        """What was found and waits for an event at which it can be told: this was the last one."""
+        with self._lock:
+            found, self._late = [*self._late, *self._host_accesses()], []
+        return found
+
     def find(self, device: Any, address: int) -> Any:
         """The allocation at an address, for red zones."""
         return self.model.memory.find(space_of(device), address)
@@ -262,12 +286,7 @@ class Watcher(watch.Observer):
             self._inside = True
             try:
                 self._book.sweep()
-                while self._freed:
-                    space, address, site = self._freed.popleft()
-                    region = self.model.memory.find(space, address)
-                    if region is not None and region.first == address:
-                        self.model.free(region.number, site)
-                        self.deeds.pop(region.number, None)
+                self._note_freed()
                 found = self._host_accesses() if deferred else []
                 if self._late and not quietly:
                     found += self._late
@@ -277,10 +296,18 @@ class Watcher(watch.Observer):
                 self._inside = False
             self._report(found)
 
+    def _note_freed(self) -> None:
+        while self._freed:
+            space, address, site = self._freed.popleft()
+            region = self.model.memory.find(space, address)
+            if region is not None and region.first == address:
+                self.model.free(region.number, site)
+                self.deeds.pop(region.number, None)
+
     def _link(
         self, device: Any, queue: str, signal: Any, value: int, site: Site | None, make: Callable[[], Work]
     ) -> list[Finding]:
-        lanes, work = self._book.lanes(device), make()
+        lanes, work = self._book.lanes(device, ((signal, value),)), make()
         key = self._book.signal(signal, value - 1)
         lane = lanes.key(queue) if key in lanes.timelines or not lanes.native else self._stream(lanes, signal)
         deed = Deed(work.name, str(lane), site)
@@ -357,26 +384,34 @@ class Watcher(watch.Observer):
         return []
 
     def _host_access(self, buf: Any, offset: int, nbytes: int, kind: int) -> None:
-        self._thread.accesses.append((buf, getattr(buf, "_buf", buf), offset, nbytes, kind, sites.here()))
+        # Which memory is meant is found out at once: remembering the buffer would keep it alive.
+        site = sites.here()
+        with self._lock:
+            if self._inside:
+                return
+            self._note_freed()
+            region = self._find(buf, getattr(buf, "_buf", buf))
+            device = region.owner.device() if region is not None else None
+            if region is None or device is None:
+                return
+            what = "read" if kind == READ else "written"
+            access = self._ranges.of_buffer(device, buf, kind, f"memory {what}")
+        if access is not None:
+            first = access.first + offset
+            access = access._replace(first=first, last=first + nbytes)
+            direct = getattr(device.allocator, "_direct", lambda: True)()
+            deed = Deed("copyout" if kind == READ else "copyin", "the host", site)
+            self._thread.accesses.append((access, direct, deed))
 
     def _host_accesses(self) -> list[Finding]:
         """What the host did to memory. Told before it waits for the device, and looked at after that."""
         told, self._thread.accesses = self._thread.accesses, []
         found: list[Finding] = []
-        for buf, handle, offset, nbytes, kind, site in told:
-            region = self._find(buf, handle)
-            device = region.owner.device() if region is not None else None
-            if region is None or device is None:
-                continue
-            what = "read" if kind == READ else "written"
-            access = self._ranges.of_buffer(device, handle, kind, f"memory {what}")
-            if access is None:
-                continue
-            access = access._replace(first=access.first + offset, last=access.first + offset + nbytes)
-            deed = Deed("copyout" if kind == READ else "copyin", "the host", site)
-            if getattr(device.allocator, "_direct", lambda: True)():
+        for access, direct, deed in told:
+            if direct:
                 found += self.model.touch(access, deed)
-            elif kind == READ:  # through the ring: the copies are submits of their own
+            elif access.kind == READ:  # through the ring: the copies are submits of their own
+                region = self.model.memory.region(access.region)
                 finding = self.model.memory.unwritten(access, region, deed)
                 found += [finding] if finding is not None else []
         return found
@@ -407,3 +442,8 @@ class Watcher(watch.Observer):
     def _adopt(self, device: Any, space: Hashable, first: int, last: int, name: str) -> None:
         """Memory from before anybody looked: what is in it is not known."""
         self.model.share(self._allocate(device, space, first, last, name, None))
+
+
+def _settings(queue: Any) -> list[tuple[Any, int]]:
+    """The (signal, value) pairs that a queue sets."""
+    return [(args[0], args[1]) for name, *args in watch.commands(queue) if name == "signal"]

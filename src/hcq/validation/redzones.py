@@ -9,9 +9,8 @@ from __future__ import annotations
 import ctypes
 import operator
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from hcq.queues import settling
 from hcq.runtime import watch
 from hcq.validation.report import Finding, Kind
 
@@ -19,21 +18,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hcq.validation.events import Deed
+    from hcq.validation.observer import Watcher
 
 ZONE = 256
 """Bytes on each side. A multiple of what devices align buffers to."""
 
 PATTERN = bytes((37 * at + 0xA5) & 0xFF for at in range(ZONE))
 
+_NAMES = ("alloc", "free", "_alloc", "_free")
 _PIECE = 1 << 16
-_HOLD = 256 << 20  # bytes freed while a device works that are held to be looked at later; more is looked at at once
 _FRESH = PATTERN * (_PIECE // ZONE)  # what is in memory that was just given out
 
 
-class _Guard(NamedTuple):
-    base: Any  # the handle that the allocator gave
-    size: int  # of the middle
-    first: int
+class _Guard:
+    """Memory with zones, from the driver's `_alloc` to its `_free`. In between it may be freed and given out again."""
+
+    def __init__(self, base: Any, size: int, first: int) -> None:
+        self.base = base  # the handle that the driver gave
+        self.size, self.first = size, first  # of the middle
+        self.freed: tuple[str, tuple[Deed, ...]] | None = None  # what it was and who could write it, while it is free
+        self.block = 0  # of checks, in which it was last given out
 
     def damage(self) -> tuple[int, int] | None:
         """(first, last + 1) of the bytes that changed, as offsets into the middle; None where all is well."""
@@ -65,136 +69,189 @@ class _Guard(NamedTuple):
         return True
 
 
+class _Thread(threading.local):
+    wanted = False  # inside of alloc, for which _alloc is to give zones
+
+
 class RedZones:
     """The red zones of one device.
 
-    `observer` hears of allocations inside captures too; `told` gets what is found when memory is freed; `describe` says
-    what an allocation is and who could write it, by its address.
+    They are put around what the driver's `_alloc` gives, beneath the cache: the sizes that the cache, the counters and
+    the limit go by are those that were asked for. `told` gets what is found when memory is freed and given out again;
+    `describe` says what an allocation is and who could write it, by its address.
     """
 
     def __init__(
         self,
         device: Any,
-        observer: watch.Observer,
+        observer: Watcher,
         told: Callable[[Finding], None],
         describe: Callable[[int], tuple[str, Iterable[Deed]]],
     ) -> None:
         self.device = device
-        self._observer = observer
         self._allocator = device.allocator
-        self._told, self._describe = told, describe
         self._guards: dict[int, _Guard] = {}
-        self._freed: list[tuple[_Guard, Any, str, tuple[Deed, ...]]] = []  # while the device had work; with options
-        self._held = 0  # bytes of these
         self._lock = threading.RLock()  # a finalizer may free memory in the middle
-        self._on = True
-        self._alloc, self._free = self._allocator.alloc, self._allocator.free
-        self._allocator.alloc, self._allocator.free = self.alloc, self.free
+        self._looking = 0
+        self._block = 0  # what was given out in an earlier one is not looked at: nobody knows what happened since
+        self._unlooked: list[tuple[_Guard, Any]] = []  # given back while zones are looked at; with options
+        self._thread = _Thread()
+        # Others give out memory without zones: what the host doesn't reach, or can't be given out in part.
+        self._able = getattr(self._allocator, "host_access", False) and hasattr(self._allocator, "offset")
+        self._inner = {name: getattr(self._allocator, name) for name in _NAMES}
+        self.start(observer, told, describe)
+
+    @staticmethod
+    def of(
+        device: Any,
+        observer: Watcher,
+        told: Callable[[Finding], None],
+        describe: Callable[[int], tuple[str, Iterable[Deed]]],
+    ) -> RedZones:
+        """The red zones of a device, on from now on. Those of an earlier time go on where memory still has them."""
+        kept = getattr(device.allocator.__dict__.get("_free"), "__self__", None)
+        if isinstance(kept, RedZones) and kept.device is device:
+            kept.start(observer, told, describe)
+            return kept
+        return RedZones(device, observer, told, describe)
 
     @staticmethod
     def possible(device: Any) -> bool:
-        """Whether a device's memory can have red zones: the host reaches it, and it can be given out in part."""
+        """Whether one can stand before a device's allocator."""
         allocator = getattr(device, "allocator", None)
-        able = getattr(allocator, "host_access", False) and hasattr(allocator, "offset")
-        return bool(able) and hasattr(allocator, "__dict__")
+        return hasattr(allocator, "__dict__") and all(hasattr(allocator, name) for name in _NAMES)
+
+    def start(
+        self,
+        observer: Watcher,
+        told: Callable[[Finding], None],
+        describe: Callable[[int], tuple[str, Iterable[Deed]]],
+    ) -> None:
+        """Give out memory with zones from now on. What was cached without is given back."""
+        self._observer, self._told, self._describe = observer, told, describe
+        self._on = True
+        self._block += 1
+        for name in _NAMES:
+            setattr(self._allocator, name, getattr(self, name))
+        with watch.quiet():
+            getattr(self._allocator, "free_cache", lambda: None)()
+
+    def stop(self) -> None:
+        """Give out plain memory from now on. What was given out is still taken back here."""
+        self._on = False
+        for name in ("alloc", "free", "_alloc"):
+            self._leave(name)
+        if not self._guards:
+            self._leave("_free")
+
+    # What stands before the allocator's own
 
     def alloc(self, size: int, options: Any = None) -> Any:
-        """Stands before the allocator's own. Under a limit on memory there are no red zones, which would count too."""
-        wanted = operator.index(size)
-        if self._freed and not settling.has_work(self.device):
-            for finding in self._check_freed():
-                self._told(finding)
-        if wanted <= 0 or not self._on or self._allocator.limit is not None:
-            return self._alloc(size, options)
-        with watch.quiet():
-            base = self._alloc(wanted + 2 * ZONE, options)
-            handle = self._allocator.offset(base, wanted, ZONE)
-        guard = _Guard(base, wanted, handle.va_addr)
-        guard.fill()
-        guard.fill_inside()
-        with self._lock:
-            self._guards[guard.first] = guard
+        """Memory with zones, its inside filled."""
+        self._thread.wanted = True
+        try:
+            with watch.quiet():
+                handle = self._inner["alloc"](size, options)
+        finally:
+            self._thread.wanted = False
+        guard, wanted = self._guards.get(getattr(handle, "va_addr", 0)), operator.index(size)
+        if guard is not None:
+            if guard.block == self._block and not guard.is_whole():  # written while it was free
+                self._told(self._finding(guard))
+            guard.freed, guard.block = None, self._block
+            guard.fill()
+            guard.fill_inside()
         watch.allocated(self.device, handle, wanted, options)
         if watch.capturing() is not None:  # which is told instead of us
             self._observer.allocated(self.device, handle, wanted, options)
         return handle
 
     def free(self, opaque: Any, size: int, options: Any = None) -> None:
-        """Stands before the allocator's own."""
-        address = getattr(opaque, "va_addr", 0)
-        with self._lock:
-            guard = self._guards.get(address)
-            if guard is not None and guard.size == size and getattr(opaque, "size", size) == size:
-                del self._guards[address]
-            else:
-                guard = None
-        if guard is None:
-            self._free(opaque, size, options)
+        """Look at the zones; what is still queued may write there later, so they are looked at again."""
+        guard = self._guards.get(getattr(opaque, "va_addr", 0))
+        if guard is None or guard.freed is not None or not guard.size == size == getattr(opaque, "size", size):
+            self._inner["free"](opaque, size, options)  # not from here, or wrong: it says so
             return
-        whole = guard.is_whole()
-        if not whole:
+        if guard.block == self._block and not guard.is_whole():
             self._told(self._finding(guard))
-        elif self._on and self._held + size <= _HOLD and settling.has_work(self.device):
-            # What was queued may still write beside it, so it is held until that is over, to be looked at then.
-            what, deeds = self._describe(guard.first)
-            with self._lock:
-                self._held += size
-                self._freed.append((guard, options, what, tuple(deeds)))
-            self._tell_freed(opaque)
-            return
-        self._tell_freed(opaque)
-        self._give_back(guard, options)
-        if not self._on:
-            self._leave()
-
-    def _tell_freed(self, opaque: Any) -> None:
-        watch.freed(self.device, opaque)
+            guard.fill()
+        what, deeds = self._describe(guard.first)
+        guard.freed = what, tuple(deeds)
+        watch.freed(self.device, opaque)  # before anybody else can have it
         if watch.capturing() is not None:  # which is told instead of us
             self._observer.freed(self.device, opaque)
+        with watch.quiet():
+            self._inner["free"](opaque, size, options)
+
+    def _alloc(self, size: int, *options: Any) -> Any:
+        if not self._on or not self._thread.wanted:
+            handle = self._inner["_alloc"](size, *options)
+            if self._on and hasattr(handle, "va_addr"):
+                self._observer.taken(self.device, handle.va_addr, handle.va_addr + size)
+            return handle
+        if not self._able:
+            return self._inner["_alloc"](size, *options)
+        base = self._inner["_alloc"](size + 2 * ZONE, *options)
+        handle = self._allocator.offset(base, size, ZONE)
+        guard = _Guard(base, size, handle.va_addr)
+        guard.fill()
+        with self._lock:
+            self._guards[guard.first] = guard
+        return handle
+
+    def _free(self, opaque: Any, *options: Any) -> None:
+        with self._lock:
+            guard = self._guards.pop(getattr(opaque, "va_addr", 0), None)
+            if guard is not None and self._looking:
+                self._unlooked.append((guard, options))  # else it might be gone before it is looked at
+                return
+        self._give_back(opaque if guard is None else guard, options)
+
+    # Looking
 
     def is_pristine(self, allocation: int, first: int, last: int) -> bool:
         """Whether bytes of the allocation at that address are as they were given out."""
         guard = self._guards.get(allocation)
-        return guard is not None and guard.is_pristine(first, last)
+        return guard is not None and guard.block == self._block and guard.is_pristine(first, last)
 
     def check(self) -> list[Finding]:
         """What was written beside allocations. It is told once."""
-        with self._lock:
-            broken = [guard for guard in list(self._guards.values()) if not guard.is_whole()]
         found = []
-        for guard in broken:
-            found.append(self._finding(guard))
-            guard.fill()
-        return found + self._check_freed()
-
-    def _check_freed(self) -> list[Finding]:
         with self._lock:
-            held, self._freed, self._held = self._freed, [], 0
-        found = []
-        for guard, options, what, deeds in held:
-            if not guard.is_whole():
-                found.append(_finding(guard, what, deeds))
+            self._looking += 1
+            try:
+                for guard in list(self._guards.values()):
+                    if guard.block == self._block and not guard.is_whole():
+                        found.append(self._finding(guard))
+                        guard.fill()
+            finally:
+                self._looking -= 1
+            unlooked = []
+            if not self._looking:
+                unlooked, self._unlooked = self._unlooked, []
+        for guard, options in unlooked:
             self._give_back(guard, options)
         return found
 
-    def _give_back(self, guard: _Guard, options: Any) -> None:
-        with watch.quiet():
-            self._free(guard.base, guard.size + 2 * ZONE, options)
+    # Helpers
 
-    def stop(self) -> None:
-        """Give out plain memory from now on. What was given out is still taken back here."""
-        self._on = False
-        self._check_freed()
-        self._leave()
+    def _give_back(self, memory: Any, options: tuple[Any, ...]) -> None:
+        if isinstance(memory, _Guard):
+            address, memory = memory.first, memory.base
+        else:
+            address = getattr(memory, "va_addr", 0)
+        if self._on:
+            self._observer.returned(self.device, address)
+        self._inner["_free"](memory, *options)
+        if not self._on and not self._guards:
+            self._leave("_free")
 
-    def _leave(self) -> None:
-        if not self._guards:
-            for name in ("alloc", "free"):
-                if self._allocator.__dict__.get(name) == getattr(self, name):
-                    del self._allocator.__dict__[name]
+    def _leave(self, name: str) -> None:
+        if self._allocator.__dict__.get(name) == getattr(self, name):
+            delattr(self._allocator, name)
 
     def _finding(self, guard: _Guard) -> Finding:
-        what, deeds = self._describe(guard.first)
+        what, deeds = guard.freed if guard.freed is not None else self._describe(guard.first)
         return _finding(guard, what, tuple(deeds))
 
 

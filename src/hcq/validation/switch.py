@@ -6,6 +6,8 @@ What does not live here: finding it. docs/checks.md says what each check sees an
 from __future__ import annotations
 
 import atexit
+import os
+import sys
 import threading
 import warnings
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from hcq.validation.events import Access, Deed
     from hcq.validation.memory import Region
     from hcq.validation.report import Finding
+
+_LEAVE_SECONDS = 5.0
 
 _lock = threading.Lock()
 _current: Checks | None = None
@@ -60,20 +64,11 @@ class Checks:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        global _current
         if kind is None and self._depth == 1 and not watch.capturing():
             settling.settled()  # else what still runs would write beside its memory after the last look
-        with _lock:
-            self._depth -= 1
-            if self._depth:
-                return
-            _current = None
-            found = [*self._late, *(finding for zones in self._zones.values() for finding in zones.check())]
-            self._late = []
-            self._end()
-        self.report(found, raising=kind is None)
+        self.report(self._leave(), raising=kind is None)
 
-    def report(self, found: Sequence[Finding], raising: bool = True) -> None:
+    def report(self, found: Sequence[Finding], raising: bool = True, warning: bool = True) -> None:
         """Note what was found, warn of what is only possible, and raise the first of the rest."""
         late, self._late = self._late, []
         errors = []
@@ -83,7 +78,8 @@ class Checks:
             self._told.add(finding.key)
             if finding.possible and not self.strict:
                 self.possible.append(finding.text)
-                warnings.warn(ValidationWarning(finding.text), stacklevel=2)
+                if warning:
+                    warnings.warn(ValidationWarning(finding.text), stacklevel=2)
             else:
                 self.findings.append(finding.text)
                 errors.append(finding)
@@ -91,6 +87,33 @@ class Checks:
             raise errors[0].error()
 
     # Helpers
+
+    def _leave(self) -> list[Finding]:
+        """Leave a block; what was found and not told, where it was the outermost."""
+        global _current
+        with _lock:
+            self._depth -= 1
+            if self._depth:
+                return []
+            _current = None
+            found = self._watcher.untold()
+            found += [finding for zones in self._zones.values() for finding in zones.check()]
+            self._end()
+            return found
+
+    def _at_exit(self) -> None:
+        """The end of a process whose checks are on: what is found only now is printed, since nobody can catch it."""
+        settling.settled(patience=_LEAVE_SECONDS)
+        said = len(self.findings), len(self.possible)
+        self._depth = 1
+        self.report(self._leave(), raising=False, warning=False)
+        texts = [*self.findings[said[0] :], *(f"possible {text}" for text in self.possible[said[1] :])]
+        for text in texts:
+            print(f"hcq: found by the checks when the program ended: {text}", file=sys.stderr)
+        if self.strict and texts:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
 
     def _start(self) -> None:
         self._zones: dict[int, RedZones] = {}
@@ -113,7 +136,7 @@ class Checks:
             del self._zones[number]
         known = self._zones.get(id(device))
         if RedZones.possible(device) and (known is None or known.device is not device):
-            self._zones[id(device)] = RedZones(
+            self._zones[id(device)] = RedZones.of(
                 device, self._watcher, lambda finding: self._late.append(finding), lambda at: self._describe(device, at)
             )
 
@@ -175,8 +198,7 @@ def from_environment() -> None:
         raise ValueError(f"HCQ_CHECK={config.CHECK()!r}: expected 0, 1 or strict")
     checks = Checks(strict=mode == "strict")
     checks.__enter__()
-    # What is found then is printed; and finalizers that run later find nobody watching.
-    atexit.register(checks.__exit__, None, None, None)
+    atexit.register(checks._at_exit)  # finalizers that run later find nobody watching
 
 
 def _in_child() -> None:
