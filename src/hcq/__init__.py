@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from hcq.errors import CompileError as CompileError
     from hcq.graph.recording import capture as capture
+    from hcq.kernels.launch import kernel as kernel
     from hcq.profiling.session import profile as profile
     from hcq.queues.allocator import HCQAllocator as HCQAllocator
     from hcq.queues.allocator import HCQBuffer as HCQBuffer
@@ -43,6 +44,20 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+# Types and words of the kernel language (docs/kernels.md).
+_TYPES = ("bool_", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64")
+_WORDS = (
+    *("ptr", "vec", "constexpr", "global_id", "local_id", "group_id", "global_size", "local_size", "num_groups"),
+    *("local", "private", "barrier", "static_range", "where", "select", "minimum", "maximum", "bitcast"),
+    *("atomic_add", "atomic_sub", "atomic_min", "atomic_max", "atomic_and", "atomic_or", "atomic_xor"),
+    *("atomic_exchange", "atomic_cas", "subgroup_size", "subgroup_lane", "subgroup_id", "subgroup_add"),
+    *("subgroup_min", "subgroup_max", "shuffle", "shuffle_xor", "shuffle_up", "shuffle_down"),
+    *("sqrt", "rsqrt", "fma", "fmod", "floor", "ceil", "trunc", "rint", "copysign", "isnan", "isinf", "isfinite"),
+    *("popcount", "clz", "ctz", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "cbrt", "hypot"),
+    *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+    *("erf", "erfc", "tgamma", "lgamma"),
+)
+
 _MODULES = ("cache", "config", "dtypes", "errors", "testing")
 
 _NAMES = {
@@ -62,6 +77,9 @@ _NAMES = {
     "hcq.queues.allocator": ("HCQAllocator", "HCQBuffer"),
     "hcq.queues.profile": ("hcq_profile",),
     "hcq.profiling.session": ("profile",),
+    "hcq.kernels.launch": ("kernel",),
+    "hcq.kernels.types": _TYPES,
+    "hcq.kernels.builtins": _WORDS,
     "hcq.validation.switch": ("checks",),
 }
 

@@ -1,0 +1,116 @@
+"""Functions that a kernel calls: their bodies take the place of the call.
+
+`return` is made to stand at the ends of branches, where it only sets the result. What does not live here: builtins.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from importlib import import_module
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from hcq.kernels import library, types
+from hcq.kernels.frontend import source as sources
+from hcq.kernels.frontend.core import Frame
+from hcq.kernels.frontend.expressions import Expressions
+from hcq.kernels.frontend.values import Missing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hcq.kernels.ir import Value
+
+_DEPTH = 64
+_RETURN = "return"
+
+
+class Inline(Expressions):
+    """Calls of Python functions."""
+
+    def inline(self, node: ast.AST, function: FunctionType, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """What the function returns for these arguments; its operations are appended here."""
+        name = function.__name__
+        if function in self.stack:
+            raise self.error(node, f"{name} calls itself, which kernels can't", "use a loop")
+        if len(self.stack) > _DEPTH:
+            raise self.error(node, f"functions are called {_DEPTH} deep here")
+        source = sources.read(function)
+        try:
+            bound = inspect.signature(function).bind(*args, **kwargs)
+        except TypeError as error:
+            raise self.error(node, f"{name}: {error}") from None
+        for parameter in bound.signature.parameters.values():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise self.error(node, f"{name} takes *{parameter.name}", "functions of kernels have fixed parameters")
+        bound.apply_defaults()
+        outer, outer_node = self.frame, self.build.node
+        self.frame = Frame(function, source, outer.source.locate(node, outer.inlined_at), kernel=False)
+        self.build.frame = self.frame
+        self.frame.env = {key: self.constant(value) for key, value in bound.arguments.items()}
+        self.frame.env[_RETURN] = None
+        self.stack.append(function)
+        try:
+            if source.tail is None:
+                source.tail = self.tail(source.tree.body)
+            self.statements(source.tail)
+            result = self.frame.env[_RETURN]
+        finally:
+            self.stack.pop()
+            self.frame, self.build.frame, self.build.node = outer, outer, outer_node
+        if isinstance(result, Missing):
+            why = result.why.replace("{name}", f"what {name} returns")
+            raise self.error(node, why, "return one type on every way: hcq.f32(...)")
+        return result
+
+    def tail(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """The statements with every `return` at the end of a branch: what follows an `if` moves into its branches."""
+        for position, node in enumerate(body):
+            if isinstance(node, ast.Return):
+                return list(body[: position + 1])
+            if not _returns(node):
+                continue
+            if not isinstance(node, ast.If):
+                raise self.error(
+                    next(each for each in ast.walk(node) if isinstance(each, ast.Return)),
+                    "a 'return' inside a loop of a function that a kernel calls",
+                    "set a variable, leave the loop by 'break', and return the variable after it",
+                )
+            rest = list(body[position + 1 :])
+            branches = [self.tail([*each, *(rest if _falls(each) else [])]) for each in (node.body, node.orelse)]
+            moved = ast.copy_location(ast.If(node.test, branches[0] or [ast.Pass()], branches[1]), node)
+            return [*body[:position], moved]
+        return list(body)
+
+    def library(self, node: ast.AST, name: str, *arguments: Any) -> Any:
+        """A function of hcq.kernels.library, inlined."""
+        return self.inline(node, getattr(library, name), arguments, {})
+
+    def mathematics(self, node: ast.AST, name: str, *arguments: Value) -> Any:
+        """A function of hcq.kernels.mathlib, inlined; its arguments are of one float type. f16 and bf16 go by f32."""
+        element = types.element_of(arguments[0].type)
+        computed = types.f64 if element is types.f64 else types.f32
+        function = getattr(import_module("hcq.kernels.mathlib"), f"{name}_{computed}", None)
+        if not isinstance(function, FunctionType):
+            raise self.error(
+                node,
+                f"hcq.kernels.mathlib has no {name} of {computed}",
+                f"convert to another type first: hcq.{name}(hcq.f32(x))" if computed is types.f64 else "",
+            )
+        result = self.inline(node, function, [self.build.cast(each, computed) for each in arguments], {})
+        return self.build.cast(result, element)
+
+
+def _returns(node: ast.stmt) -> bool:
+    return any(isinstance(each, ast.Return) for each in ast.walk(node))
+
+
+def _falls(body: Sequence[ast.stmt]) -> bool:
+    """Whether the end of the statements may be reached, as far as `return` is concerned."""
+    if not body:
+        return True
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return _falls(last.body) or _falls(last.orelse)
+    return not isinstance(last, ast.Return)

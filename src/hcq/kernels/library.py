@@ -1,0 +1,55 @@
+"""What the language itself is made of, written in the language: // and % of floats, reductions over sub-groups.
+
+What does not live here: exp, sin and the others (mathlib), and kernels people launch (hcq.ops).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hcq.kernels.builtins import copysign, floor, fmod, shuffle_xor, subgroup_size, where
+
+
+def floordiv(a: Any, b: Any) -> Any:
+    """a // b as NumPy has it."""
+    rest = fmod(a, b)
+    quotient = (a - rest) / b
+    quotient = where((rest != 0) & ((b < 0) != (rest < 0)), quotient - 1, quotient)
+    below = floor(quotient)
+    below = where(quotient - below > 0.5, below + 1, below)
+    below = where(quotient != 0, below, copysign(0.0, a / b))
+    return where(b != 0, below, a / b)
+
+
+def modulo(a: Any, b: Any) -> Any:
+    """a % b as NumPy has it: the sign of b."""
+    rest = fmod(a, b)
+    moved = where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, where(rest != 0, rest, copysign(0.0, b)))
+    return where(b != 0, moved, rest)
+
+
+def subgroup_add(value: Any) -> Any:
+    """The sum over the sub-group, by halves."""
+    distance = subgroup_size() // 2
+    while distance > 0:
+        value = value + shuffle_xor(value, distance)
+        distance = distance // 2
+    return value
+
+
+def subgroup_min(value: Any) -> Any:
+    """The least value of the sub-group."""
+    distance = subgroup_size() // 2
+    while distance > 0:
+        value = min(value, shuffle_xor(value, distance))
+        distance = distance // 2
+    return value
+
+
+def subgroup_max(value: Any) -> Any:
+    """The largest value of the sub-group."""
+    distance = subgroup_size() // 2
+    while distance > 0:
+        value = max(value, shuffle_xor(value, distance))
+        distance = distance // 2
+    return value

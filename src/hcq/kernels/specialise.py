@@ -1,0 +1,118 @@
+"""One kernel for one combination of types and constants: its form in the middle, and its programs by device.
+
+What does not live here: binding arguments and launching (launch), what a device's language looks like (lower).
+"""
+
+from __future__ import annotations
+
+import threading
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from hcq.errors import CompileError, LaunchError
+from hcq.kernels import types
+from hcq.kernels.frontend import translate
+from hcq.kernels.passes import simplify
+from hcq.kernels.verify import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import FunctionType
+
+    from hcq.kernels.accesses import Bounds
+    from hcq.kernels.frontend.parameters import Parameter
+    from hcq.kernels.ir import Function
+
+LANGUAGES = ("llvm", "c", "opencl", "cuda", "metal", "spirv", "ptx", "amdgpu", "ir")
+"""What `kernel.source` can be asked for by name; a device's `kernel_language` is one of them."""
+
+
+class Specialisation:
+    """A kernel whose types are all known. Threads may share one."""
+
+    def __init__(
+        self,
+        function: FunctionType,
+        parameters: Sequence[Parameter],
+        given: Mapping[str, types.Scalar],
+        constants: Mapping[str, Any],
+    ) -> None:
+        self.ir: Function = translate(function, parameters, given, constants)
+        simplify(self.ir)
+        verify(self.ir)
+        self._lock = threading.RLock()
+        self._programs: dict[Any, Loaded] = {}
+        self._bounds: Bounds | None = None
+
+    @property
+    def bounds(self) -> Bounds:
+        """What it reads and writes, and which elements, as far as that is known."""
+        if self._bounds is None:
+            from hcq.kernels.accesses import Bounds
+
+            self._bounds = Bounds(self.ir)
+        return self._bounds
+
+    def source(self, language: str, device: Any = None) -> str:
+        """The kernel in a device's language. Raises ValueError for an unknown one."""
+        if language == "ir":
+            from hcq.kernels.text import print_function
+
+            return print_function(self.ir)
+        if language not in LANGUAGES:
+            raise ValueError(f"no kernel is written in {language!r}: expected one of {', '.join(LANGUAGES)}")
+        text: str = import_module("hcq.kernels.lower").source(self.ir, language, getattr(device, "kernel_target", None))
+        return text
+
+    def loaded(self, device: Any) -> Loaded:
+        """Its program on a device, compiled when it is first asked for."""
+        found = self._programs.get(device)
+        if found is not None:
+            return found
+        with self._lock:
+            found = self._programs.get(device)
+            if found is None:
+                for closed in [each for each in self._programs if each.closed]:
+                    del self._programs[closed]
+                found = self._programs[device] = Loaded(self, device)
+        return found
+
+
+class Loaded:
+    """A specialisation on one device. `adapt` turns the values of its numbers into those that the program takes."""
+
+    def __init__(self, specialisation: Specialisation, device: Any) -> None:
+        language = getattr(device, "kernel_language", None)
+        if language is None:
+            raise LaunchError(
+                f"{device.dname} runs no portable kernels: a driver says which language it takes in kernel_language"
+            )
+        ir = specialisation.ir
+        text = specialisation.source(language, device)
+        try:
+            self.program = device.program(ir.name, text)
+        except CompileError as error:
+            raise CompileError(
+                f"{ir.name}: {device.dname} refused what was written for it ({ir.file})", str(error), text
+            ) from error
+        self.specialisation = specialisation
+        self.device = device
+        self.program.accesses = specialisation.bounds.access_words
+        signature = getattr(self.program, "signature", None)
+        kinds = [kind for kind, _ in signature][len(ir.pointers) :] if signature else [None] * len(ir.scalars)
+        self.adapt = [
+            _adapter(types.element_of(value.type), kind) for value, kind in zip(ir.scalars, kinds, strict=True)
+        ]
+
+
+def _adapter(type_: types.Scalar, kind: str | None) -> Any:
+    """From a Python number to what the program takes: a NumPy scalar of the type, or of what it is held in."""
+    convert = type_.dtype.numpy.type
+    if kind is None or kind == type_.dtype.name or kind.startswith("bits"):
+        return convert
+    import numpy
+
+    held = numpy.dtype(kind)
+    if held.kind == "f" or type_.kind == "b":
+        return lambda value: held.type(convert(value))
+    return lambda value: convert(value).view(held)
