@@ -5,6 +5,7 @@
 
 #include "core/lifecycle.hpp"
 #include "cpu/bindings.hpp"
+#include "disk/bindings.hpp"
 #include "memory/memory.hpp"
 #include "python/common.hpp"
 #include "python/functions.hpp"
@@ -26,4 +27,5 @@ NB_MODULE(_native, m) {
   hcq::init_native_functions(m);
   hcq::init_record_functions(m);
   hcq::bind_cpu(m);
+  hcq::bind_disk(m);
 }

@@ -108,7 +108,7 @@ uint64_t injected(Device* d, InjectWhat what, const char* command) {
     while (nanosleep(&t, &t) != 0) {
     }
   }
-  return fired.token ? fault_record(Fault{d->name, command, "injected failure", fired.token}) : 0;
+  return fired.token ? fault_record(Fault{d->name, command, "injected failure", fired.token, 0, ""}) : 0;
 }
 
 }  // namespace hcq

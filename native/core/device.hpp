@@ -61,6 +61,8 @@ Queue* device_lane(Device*, size_t i);    // the compute queue, or for i > 0 one
 struct Fault {
   std::string device, command, message;
   uint64_t token = 0;  // the Python side's exception, if it has one
+  int system = 0;      // errno of a failed system call; -1: a file ended too early
+  std::string path;    // its file
 };
 uint64_t fault_record(Fault fault);
 bool fault_lookup(uint64_t error, Fault* out);  // false: of another process, or unknown

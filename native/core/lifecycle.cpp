@@ -9,6 +9,7 @@
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "core/signal.hpp"
+#include "disk/engine.hpp"
 
 namespace hcq {
 
@@ -22,6 +23,8 @@ void prepare_for_fork() {
   at_fork_in_child(faults_after_fork);
   at_fork_in_child(records_after_fork);
   at_fork_in_child(scheduler_after_fork);
+  at_fork_in_child(files_after_fork);
+  at_fork_in_child(engine_after_fork);
   install_fork_handler();
 }
 

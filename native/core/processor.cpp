@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/device.hpp"
+#include "core/file_copy.hpp"
 #include "core/program.hpp"
 #include "core/queue_list.hpp"
 #include "core/scheduler.hpp"
@@ -10,6 +11,8 @@
 #include "cpu/fault.hpp"
 
 namespace hcq {
+
+bool (*g_start_file_copy)(Queue* q, const CopyPacket& packet, uint64_t* error) = nullptr;
 
 namespace {
 constexpr uint64_t kShort = 100000;         // ns: what a waiting thread runs itself, whatever its deadline
@@ -269,13 +272,37 @@ Did run_exec(Queue* q, uint8_t* packet, bool helper, uint64_t deadline) {
   return Did::next;
 }
 
+// The end of a copy from or to a file. One that failed drops the rest of its submit; the device is well.
+void end_file_copy(Queue* q, uint8_t* packet, uint64_t error) {
+  if (!error) {
+    complete(q, packet, q->job_start, now_ns());
+    return;
+  }
+  q->completed.store(q->completed.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  q->dropping = error;
+  q->device->reported.store(error, std::memory_order_release);  // told by the next synchronize
+  drop(q, packet, error);
+}
+
+Did run_file_copy(Queue* q, uint8_t* packet) {
+  q->record_clock = 0;
+  q->job_start = now_ns();
+  queue_retain(q);  // the copy's, as a job's
+  uint64_t error = 0;
+  if (!g_start_file_copy(q, *reinterpret_cast<CopyPacket*>(packet), &error)) return Did::pending;
+  queue_release(q);
+  end_file_copy(q, packet, error);
+  return Did::next;
+}
+
 Did run_copy_packet(Queue* q, uint8_t* packet, bool helper) {
   auto* p = reinterpret_cast<CopyPacket*>(packet);
   if (p->header.flags & kWaitPrevious) {
     if (p->signal->memory->value.load(std::memory_order_acquire) < p->value - 1)
       return wait_for(q, p->signal, p->value - 1, true);
   }
-  if (helper && p->bytes > kHelperCopy) return Did::refused;
+  bool of_file = is_file_address(p->destination) || is_file_address(p->source);
+  if (helper && p->bytes > kHelperCopy && !of_file) return Did::refused;
   if (q->device->injections.load(std::memory_order_relaxed)) {
     if (helper) return Did::refused;
     if (uint64_t error = injected(q->device, InjectWhat::copy, "copy")) {
@@ -283,6 +310,7 @@ Did run_copy_packet(Queue* q, uint8_t* packet, bool helper) {
       return Did::again;
     }
   }
+  if (__builtin_expect(of_file, 0)) return run_file_copy(q, packet);
   unsigned threads = worker_limit();
   uint64_t apart = p->destination > p->source ? p->destination - p->source : p->source - p->destination;
   bool overlap = apart < p->bytes;
@@ -454,6 +482,16 @@ void finish_job(Queue* q) {
   q->step_lock.unlock();  // held since the thread that published the job
   job_release(job);
   wake_watchers(q);
+  leave(q);
+  queue_release(q);
+}
+
+void file_copy_over(Queue* q, uint64_t error) {
+  end_file_copy(q, current(q), error);
+  q->step_lock.unlock();  // held since the thread that started the copy
+  wake_watchers(q);
+  // What follows is mostly a signal, or the next copy: cheaper done here than handed over.
+  step(q, true, now_ns() + kShort);
   leave(q);
   queue_release(q);
 }

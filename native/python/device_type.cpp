@@ -230,7 +230,16 @@ PyObject* lose(PyObject* self, PyObject* args) {
   if (!PyArg_ParseTuple(args, "ssK", &command, &message, &token)) return nullptr;
   Device* d = device_of(self);
   if (!d) return nullptr;
-  device_lose(d, fault_record(Fault{d->name, command, message, token}));
+  device_lose(d, fault_record(Fault{d->name, command, message, token, 0, ""}));
+  Py_RETURN_NONE;
+}
+
+// A failure that dropped a submit was told to whoever waited: the next synchronize doesn't tell it again.
+PyObject* forget_reported(PyObject* self, PyObject* arg) {
+  uint64_t error;
+  Device* d = device_of(self);
+  if (!d || !parse_u64(arg, &error, "error")) return nullptr;
+  d->reported.compare_exchange_strong(error, 0, std::memory_order_acq_rel);
   Py_RETURN_NONE;
 }
 
@@ -450,6 +459,8 @@ PyMethodDef methods[] = {
      "_submit_as(queue, value)\n--\n\nSubmit the queue, which sets the timeline to value; under timeline_lock."},
     {"_shut", close, METH_NOARGS, "_shut()\n--\n\nMarks the device closed; the driver has synchronized before."},
     {"_lose", lose, METH_VARARGS, "_lose(command, message, token)\n--\n\nMarks the device lost."},
+    {"_forget_reported", forget_reported, METH_O,
+     "_forget_reported(error)\n--\n\nThe failure of a dropped submit was told: synchronize doesn't tell it again."},
     {"_inject", inject, METH_VARARGS,
      "_inject(what, nth, token, delay)\n--\n\nArms an injected failure; returns its id."},
     {"_armed", injected_still, METH_O, "_armed(id)\n--\n\nWhether an injected failure has yet to fire."},

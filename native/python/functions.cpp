@@ -17,16 +17,16 @@ namespace nb = nanobind;
 namespace hcq {
 
 namespace {
-// (device, command, message, token), or None for a fault of another process.
+// (device, command, message, token, errno, path), or None for a fault of another process.
 nb::object fault_info(uint64_t error) {
   Fault f;
   if (!fault_lookup(error, &f)) return nb::none();
-  return nb::make_tuple(f.device, f.command, f.message, f.token);
+  return nb::make_tuple(f.device, f.command, f.message, f.token, f.system, f.path);
 }
 
 // For drivers whose queues are not native: a failure, and signals that will not get their values because of it.
 uint64_t record_fault(std::string device, std::string command, std::string message, uint64_t token) {
-  return fault_record(Fault{std::move(device), std::move(command), std::move(message), token});
+  return fault_record(Fault{std::move(device), std::move(command), std::move(message), token, 0, ""});
 }
 
 void fail_signal(nb::handle signal, uint64_t error, uint64_t first, uint64_t last) {
@@ -76,7 +76,7 @@ void init_native_functions(nb::module_& m) {
   m.def(
       "process_generation", [] { return g_generation; }, "Raised in every forked child.");
   m.def("fault_info", fault_info, nb::arg("error"),
-        "What is known of a fault: (device, command, message, token) or None.");
+        "What is known of a fault: (device, command, message, token, errno or -1 for a file's end, path) or None.");
   m.def("fault_record", record_fault, nb::arg("device"), nb::arg("command"), nb::arg("message"), nb::arg("token"),
         "Note a failure; gives the error word for signals. token: a number of the Python side's, or 0.");
   m.def("signal_fail", fail_signal, nb::arg("signal"), nb::arg("error"), nb::arg("first"), nb::arg("last"),

@@ -1,6 +1,7 @@
 // _native.Signal: the synchronous half of hcq.HCQSignal (hcq.queues.signal adds awaiting).
 #include <cstring>
 
+#include "core/file_copy.hpp"
 #include "core/record.hpp"
 #include "core/retire.hpp"
 #include "memory/memory.hpp"
@@ -44,6 +45,13 @@ SignalMemory* placed(PyObject* memory, PyObject** owner) {
   if (PyObject_HasAttrString(handle.get(), "va_addr")) {
     Ref a(PyObject_GetAttrString(handle.get(), "va_addr")), n(PyObject_GetAttrString(handle.get(), "size"));
     if (!a || !n || !parse_u64(a.get(), &address, "va_addr") || !parse_u64(n.get(), &size, "size")) return nullptr;
+    Ref readonly(PyObject_HasAttrString(handle.get(), "readonly") ? PyObject_GetAttrString(handle.get(), "readonly")
+                                                                  : Py_NewRef(Py_False));
+    if (!readonly) return nullptr;
+    if (is_file_address(address) || PyObject_IsTrue(readonly.get())) {
+      PyErr_SetString(PyExc_ValueError, "memory of a signal must be writable memory: a host or shm: buffer");
+      return nullptr;
+    }
     // The memory too: the buffer may be deallocated.
     Ref kept(memory_keep(memory));
     if (!kept || !(*owner = PyTuple_Pack(3, memory, handle.get(), kept.get()))) return nullptr;

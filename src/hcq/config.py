@@ -102,6 +102,24 @@ class Size(Variable):
         return int(digits) * _UNITS[unit]
 
 
+class Choice(Variable):
+    """One of a few words."""
+
+    kind = "word"
+
+    def __init__(self, name: str, default: str, words: tuple[str, ...], doc: str) -> None:
+        super().__init__(name, default, doc)
+        self.words = words
+
+    def __call__(self) -> str:
+        raw = self.raw()
+        if raw is None:
+            return str(self.default)
+        if raw.lower() not in self.words:
+            raise self._refuse(f"one of {', '.join(self.words)}")
+        return raw.lower()
+
+
 class Text(Variable):
     """Any text; None where unset or empty."""
 
@@ -144,6 +162,13 @@ TIMEOUT_MS = Count(
 )
 KERNEL_TIMEOUT_MS = Count(
     "HCQ_KERNEL_TIMEOUT_MS", 300_000, "Milliseconds a command may run before its device is lost; 0 never."
+)
+
+DISK_ENGINE = Choice(
+    "HCQ_DISK_ENGINE",
+    "auto",
+    ("auto", "uring", "threads"),
+    "Who reads files that are not in memory: a ring of the kernel's (uring), threads, or what there is (auto).",
 )
 
 CHECK = Text(

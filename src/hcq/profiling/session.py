@@ -232,6 +232,9 @@ def _check_folder(path: str) -> None:
 
 # What devices do
 
+_FILES = 1 << 63
+"""Addresses from here on stand for bytes of files (native/core/file_copy.hpp)."""
+
 _lock = threading.Lock()
 _active: list[Profile] = []
 
@@ -256,6 +259,8 @@ def _owners(*lists: list[tuple[int, int, str]]) -> Callable[[int], str | None]:
     tables = [(sorted(ranges), sorted(start for start, _, _ in ranges)) for ranges in lists]
 
     def owner_of(address: int) -> str | None:
+        if address >= _FILES:
+            return "DISK"
         for ranges, starts in tables:
             at = bisect_right(starts, address) - 1
             if at >= 0 and address < ranges[at][1]:

@@ -73,8 +73,15 @@ def from_native(error: int) -> DeviceLost:
         return DeviceLost(
             f"what process {process_id} was to signal failed there; its own error tells why", cause="another process"
         )
-    device, command, message, token = known
-    return lost(device, _causes.get(token, message), command or None)
+    device, command, message, token, system, path = known
+    return lost(device, _causes.get(token) or _from_system(system, message, path), command or None)
+
+
+def _from_system(number: int, message: str, path: str) -> BaseException | str:
+    """What a failed system call says, by its errno; -1 is a file that ended too early."""
+    if number < 0:
+        return EOFError(message)
+    return OSError(number, message, path) if number else message
 
 
 def raise_fault(error: int) -> NoReturn:

@@ -40,6 +40,15 @@ class NativeAllocator(HostAllocator, HCQAllocator):
         else:
             super().transfer(dest, src, size, src_dev, dest_dev, stream)
 
+    def copy_from_disk(self, dest: Any, src: Any, size: int) -> None:
+        """As HCQAllocator's; a file's own queue reads straight into `dest`, where that pays."""
+        read_to = getattr(src, "read_to", None)
+        if read_to is None or not self._direct() or not 0 <= size <= min(dest.size, src.size):
+            super().copy_from_disk(dest, src, size)
+            return
+        if not read_to(dest.va_addr, size, self.device):
+            super().copy_from_disk(dest, src, size)
+
     def _within(self, device: Any, dest: Any, src: Any, size: int, stream: Any) -> None:
         device.enqueue_copy(dest.va_addr, src.va_addr, size, stream)  # overlapping ranges: as if read first
 

@@ -22,7 +22,8 @@ def copy(dest: Buffer, src: Buffer, stream: Any = None) -> None:
 
     Ordered after all work queued on both, and later work on both comes after it. Overlapping ranges behave as if `src`
     were read first. `dest` is allocated where it isn't. With `stream`, a copy that a device's queues do is ordered with
-    that stream instead. May return before the copy is done where queues do it; blocks where the host does.
+    that stream instead. May return before the copy is done where queues do it; blocks where the host does. A copy from
+    or to a file is waited for, and raises what goes wrong with it; with a stream, the next synchronize does.
 
     Raises ValueError for different sizes, RuntimeError for an unallocated source, and what the devices raise.
     """
@@ -37,13 +38,17 @@ def copy(dest: Buffer, src: Buffer, stream: Any = None) -> None:
     dest.ensure_allocated()
     if _same_place(dest, src) or (watch.active and watch.copy_buffers(dest, src, stream)):
         return
+    files = [buf.device.partition(":")[0] == "DISK" for buf in (dest, src)]
+    if any(files) and stream is None:
+        # The host waits, so that what goes wrong with a file is raised here.
+        if not (files[1] and _from_disk(dest, src)):
+            _through_host(dest, src)
+        return
     allocator = src.allocator
     if allocator is dest.allocator and hasattr(allocator, "transfer"):  # one device: what follows would choose the same
         device = _device(src)
         order = {} if stream is None else {"stream": stream}
         allocator.transfer(dest._buf, src._buf, src.nbytes, src_dev=device, dest_dev=device, **order)
-        return
-    if src.device.partition(":")[0] == "DISK" and _from_disk(dest, src):
         return
     if not _on_devices(dest, src, stream):
         _through_host(dest, src)
@@ -73,7 +78,10 @@ def _on_devices(dest: Buffer, src: Buffer, stream: Any) -> bool:
     devices = {"src_dev": _device(src), "dest_dev": _device(dest)}
     if stream is not None:
         devices["stream"] = stream
-    if not _one_kind(dest, src):
+    if "DISK" in (dest.device.partition(":")[0], src.device.partition(":")[0]):
+        if _device(dest).signal_t is not _device(src).signal_t:  # queues of drivers in Python don't reach files
+            return False
+    elif not _one_kind(dest, src):
         if not hasattr(to, "map") or not hasattr(here, "map"):
             return False
         try:

@@ -1,7 +1,7 @@
-"""OpenFile: one descriptor on a file, and reading and writing it at any offset, by the calling thread.
+"""OpenFile: one file that is held open, and reading and writing it at any offset by the calling thread.
 
-It is opened by the first allocation and closed with the last (allocator). What does not live here: reads and writes as
-commands on a queue.
+It is opened by the first allocation and closed with the last (allocator). What does not live here: copies by queues
+(native/disk).
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import os
 import stat
 from typing import Any
 
+from hcq import _native
 from hcq.drivers.disk.place import CREATE, Place
-
-_MOST = 1 << 30  # bytes that one system call is asked for: Linux moves at most 2 GiB less a page
 
 
 class OpenFile:
     """A regular file or block device, held open. Threads may share it; a forked child may use what it inherited."""
 
-    descriptor = -1
+    native: _native.DiskFile | None = None
+    """What queues copy from and to; it closes the descriptor once nothing queued uses it. None once closed."""
 
     def __init__(self, place: Place, size: int) -> None:
         """Open `place`; with ?mode=create make it where it is missing, and grow it to `size` bytes.
@@ -27,18 +27,22 @@ class OpenFile:
         Raises the operating system's own errors. A failure leaves nothing behind: a file made by it is gone again.
         """
         self.path, self.writable = place.path, place.writable
-        self.descriptor, self.created = _open(place)
+        descriptor, self.created = _open(place)
+        self.descriptor = descriptor
         self.users = 0
         try:
-            facts = os.fstat(self.descriptor)
+            facts = os.fstat(descriptor)
             _check_kind(place.path, facts.st_mode)
-            os.set_blocking(self.descriptor, True)
+            os.set_blocking(descriptor, True)
             self.identity = facts.st_dev, facts.st_ino
             self.is_block_device = stat.S_ISBLK(facts.st_mode)
+            self.native = _native.DiskFile(descriptor, place.path, place.writable)
             self.grow(place, size)
         except BaseException:
             if self.created:
                 _remove(place.path)
+            if self.native is None:
+                os.close(descriptor)
             self.close()
             raise
 
@@ -57,54 +61,57 @@ class OpenFile:
 
     def size(self) -> int:
         """Bytes that the file has now."""
+        self._check_open()
         if self.is_block_device:
             return os.lseek(self.descriptor, 0, os.SEEK_END)
         return os.fstat(self.descriptor).st_size
 
-    def read(self, into: memoryview, offset: int) -> None:
+    def read(self, into: Any, offset: int) -> None:
         """Fill `into` from byte `offset` on. EOFError where the file ends before; short reads are continued."""
-        done = 0
-        while done < len(into):
-            count = os.preadv(self.descriptor, [into[done : done + _MOST]], offset + done)
-            if not count:
-                raise past_end(self.path, offset, len(into), offset + done)
-            done += count
+        self._check_open()
+        done, error = _native.disk_move(self.descriptor, into, offset, False)
+        if error:
+            raise self._failed(error, "read", len(into), offset, done)
 
-    def write(self, data: memoryview, offset: int) -> None:
+    def write(self, data: Any, offset: int) -> None:
         """Write `data` at byte `offset`. ValueError outside of the file, PermissionError where it is only read."""
         self.check_write(len(data), offset)
-        done = 0
-        while done < len(data):
-            done += os.pwritev(self.descriptor, [data[done : done + _MOST]], offset + done)
+        done, error = _native.disk_move(self.descriptor, data, offset, True)
+        if error:
+            raise self._failed(error, "written", len(data), offset, done)
 
     def check_write(self, count: int, offset: int) -> None:
         """Raise what `write` would raise before it writes."""
+        self._check_open()
         if not self.writable:
-            raise PermissionError(
-                errno.EACCES, "opened for reading; the device's name with ?mode=rw at its end writes", self.path
-            )
-        if offset + count > self.size():
-            raise ValueError(
-                f"{self.path} has {self.size()} bytes, and {count} bytes from byte {offset} on lie outside: "
-                "?mode=create makes a file as long as its buffer"
-            )
+            raise PermissionError(errno.EACCES, _READ_ONLY, self.path)
+        end = self.size()
+        if offset + count > end:
+            raise ValueError(f"{past_end(self.path, 'written', offset, count, end)}; ?mode=create makes it that long")
 
     def close(self) -> None:
-        """Give the descriptor back; may be repeated."""
-        descriptor, self.descriptor = self.descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        """Let go of it; may be repeated."""
+        self.native = None
 
-    def __del__(self) -> None:
-        self.close()
+    def _check_open(self) -> None:
+        if self.native is None:
+            raise RuntimeError(f"{self.path} was closed: the buffer that held it open is gone")
+
+    def _failed(self, error: int, verb: str, count: int, offset: int, done: int) -> Exception:
+        if error < 0:
+            return past_end(self.path, verb, offset, count, offset + done)
+        return OSError(error, os.strerror(error), self.path)
 
     def __repr__(self) -> str:
-        return f"<{self.path}{'' if self.descriptor >= 0 else ', closed'}>"
+        return f"<{self.path}{'' if self.native is not None else ', closed'}>"
 
 
-def past_end(path: str, offset: int, count: int, end: int) -> EOFError:
-    """The error for a read beyond the last byte of a file."""
-    return EOFError(f"{path} ends at byte {end}: {count} bytes from byte {offset} on were to be read")
+_READ_ONLY = "opened for reading; the device's name with ?mode=rw at its end writes"
+
+
+def past_end(path: str, verb: str, offset: int, count: int, end: int) -> EOFError:
+    """The error for bytes beyond the last one of a file."""
+    return EOFError(f"{path} ends at byte {end}: {count} bytes from byte {offset} on were to be {verb}")
 
 
 def _open(place: Place) -> tuple[int, bool]:

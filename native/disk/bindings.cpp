@@ -1,0 +1,121 @@
+// _native.DiskFile and the disk_ functions, for hcq.drivers.disk.
+#include "disk/bindings.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include <cerrno>
+
+#include "core/retire.hpp"
+#include "disk/engine.hpp"
+#include "platform/files.hpp"
+#include "platform/platform.hpp"
+#include "python/common.hpp"
+
+namespace nb = nanobind;
+
+namespace hcq {
+
+namespace {
+class DiskFile {
+ public:
+  DiskFile(int descriptor, const std::string& path, bool writable) : file_(file_open(descriptor, path, writable)) {
+    if (file_) return;
+    PyErr_SetFromErrno(PyExc_OSError);
+    throw nb::python_error();
+  }
+  ~DiskFile() { file_release(file_); }
+  DiskFile(const DiskFile&) = delete;
+  uint64_t claim(uint64_t bytes) const {
+    uint64_t at = file_claim(file_, bytes);
+    if (!at) throw nb::value_error("no addresses are left for files of this size");
+    return at;
+  }
+
+ private:
+  File* file_;
+};
+
+// Fills (or writes) a buffer; (bytes moved, errno, -1 for the file's end, or 0).
+nb::tuple move(int descriptor, nb::handle buffer, uint64_t offset, bool write) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(buffer.ptr(), &view, write ? PyBUF_SIMPLE : PyBUF_WRITABLE) != 0) throw nb::python_error();
+  int error;
+  uint64_t moved;
+  {
+    nb::gil_scoped_release release;
+    moved =
+        move_bytes(descriptor, static_cast<uint8_t*>(view.buf), static_cast<uint64_t>(view.len), offset, write, &error);
+  }
+  PyBuffer_Release(&view);
+  return nb::make_tuple(moved, error);
+}
+
+uint64_t address(nb::handle buffer) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(buffer.ptr(), &view, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  auto at = reinterpret_cast<uint64_t>(view.buf);
+  PyBuffer_Release(&view);
+  return at;
+}
+
+uint64_t map(int descriptor, uint64_t bytes, bool writable) {
+  void* at = map_file(descriptor, bytes, writable);
+  if (at) return reinterpret_cast<uint64_t>(at);
+  PyErr_SetFromErrno(PyExc_OSError);
+  throw nb::python_error();
+}
+
+struct Mapping {
+  void* address;
+  uint64_t bytes;
+};
+void unmap(uint64_t at, uint64_t bytes) {
+  retire(
+      [](void* p) {
+        auto* m = static_cast<Mapping*>(p);
+        unmap_memory(m->address, m->bytes);
+        delete m;
+      },
+      new Mapping{reinterpret_cast<void*>(at), bytes});
+}
+
+void choose(const std::string& engine) {
+  engine_choose(engine == "threads" ? EngineChoice::threads
+                : engine == "uring" ? EngineChoice::uring
+                                    : EngineChoice::automatic);
+}
+}  // namespace
+
+void bind_disk(nb::module_& m) {
+  g_start_file_copy = start_file_copy;
+  nb::class_<DiskFile>(
+      m, "DiskFile",
+      "A file for queues to copy from and to. Takes the descriptor over: it is closed when nothing uses it.")
+      .def(nb::init<int, const std::string&, bool>(), nb::arg("descriptor"), nb::arg("path"), nb::arg("writable"))
+      .def("claim", &DiskFile::claim, nb::arg("bytes"),
+           "Addresses that stand for the file's first bytes, in copies of native queues; until disk_unclaim.");
+  m.def("disk_unclaim", file_unclaim, nb::arg("address"), "Give addresses back, once queued work has passed.");
+  m.def("disk_move", move, nb::arg("descriptor"), nb::arg("buffer"), nb::arg("offset"), nb::arg("write"),
+        "Read into the whole buffer, or write it, on this thread, without the GIL: (bytes moved, errno; -1 where the "
+        "file ends).");
+  m.def("disk_address", address, nb::arg("buffer"), "Where the memory of a C-contiguous buffer is; it isn't kept.");
+  m.def("disk_map", map, nb::arg("descriptor"), nb::arg("bytes"), nb::arg("writable"),
+        "Map the first bytes of a file, shared with all who do; the address. OSError.");
+  m.def("disk_unmap", unmap, nb::arg("address"), nb::arg("bytes"), "Undo disk_map once queued work has passed.");
+  m.def("disk_engine", choose, nb::arg("name"), "Who reads: threads, uring, or auto.");
+  m.def("disk_has_uring", engine_has_uring, "Whether this system lets us have a ring.");
+  m.def("disk_threads", engine_threads, "Threads of the engines alive now.");
+  m.def("disk_files", files_open, "Files that queues may copy from and to.");
+  m.def(
+      "disk_speeds",
+      [](uint64_t volume) {
+        std::lock_guard<std::mutex> guard(engine_lock());
+        const Speeds& s = speeds_of(volume);
+        return nb::make_tuple(s.rate[1], s.rate[2], s.rate[3]);
+      },
+      nb::arg("volume"), "Bytes a second of plain, deep and direct reads of a file system (st_dev); 0: not tried.");
+  m.def("disk_disturb", disturb, nb::arg("calls"), nb::arg("most"), nb::arg("error"),
+        "For tests: the next system calls that read or write move `most` bytes at most, or fail with an errno.");
+}
+
+}  // namespace hcq
