@@ -19,7 +19,7 @@ def open_clang(name: str) -> CPUDevice:
     device_index(name)
     compiler = ClangCompiler()
     compiler.look_around()
-    return CPUDevice(name, compiler)
+    return CPUDevice(name, compiler, "c")
 
 
 def open_llvm(name: str) -> CPUDevice:
@@ -29,4 +29,4 @@ def open_llvm(name: str) -> CPUDevice:
     from hcq.runtime.registry import device_index
 
     device_index(name)
-    return CPUDevice(name, LLVMCompiler())
+    return CPUDevice(name, LLVMCompiler(), "llvm")

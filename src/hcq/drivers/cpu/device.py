@@ -25,9 +25,13 @@ class CPUDevice(NativeDevice):
     HCQ_CPU_THREADS threads that all CPU devices share. Threads may share a device.
     """
 
+    kernel_language: str
+    """What portable kernels are written in for it: "c" or "llvm"."""
+
     limits = DeviceLimits(local_memory_bytes=1 << 20, buffer_alignment=64, view_alignment=1)
 
-    def __init__(self, name: str, compiler: Compiler) -> None:
+    def __init__(self, name: str, compiler: Compiler, kernel_language: str) -> None:
+        self.kernel_language = kernel_language
         allocator_t = StagedCPUAllocator if config.FORCE_STAGING() else CPUAllocator
         runtime = functools.partial(CPUProgram, self)
         super().__init__(name, allocator_t, compiler, runtime, CPUComputeQueue, CPUCopyQueue)

@@ -1,0 +1,37 @@
+"""From a kernel's form in the middle to the languages of devices.
+
+`source` is all that callers need. What does not live here: compiling (the devices' compilers),
+how a kernel is launched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hcq.errors import CompileError
+from hcq.kernels.lower.names import entry_name
+
+if TYPE_CHECKING:
+    from hcq.kernels.ir import Function
+
+__all__ = ["LANGUAGES", "entry_name", "source"]
+
+LANGUAGES: Final = ("llvm", "ir")
+"""What `source` writes: a device's `kernel_language` is one of them."""
+
+
+def source(function: Function, language: str, target: str | None = None) -> str:
+    """The text of a kernel in a language, complete by itself. Its entry is `entry_name(function.name)`, and takes the
+    function's pointers first, then its scalars.
+
+    `language` is one of LANGUAGES; `target` is not used yet. Raises CompileError where the language can't have it.
+    """
+    if language == "ir":
+        from hcq.kernels.text import print_function
+
+        return print_function(function)
+    if language == "llvm":
+        from hcq.kernels.lower import llvm
+
+        return llvm.write(function)
+    raise CompileError(f"kernels are not written in {language!r}; expected one of {', '.join(LANGUAGES)}")

@@ -1,0 +1,492 @@
+"""What kernels become in the languages of devices: the same results as ir.OPS defines, to the last bit."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+
+import hcq
+from hcq.kernels import arithmetic, ir, lower, types
+from hcq.kernels.types import bool_, f32, i32, pointer, scalar
+from hcq.kernels.verify import verify
+
+SCALARS = types.SCALARS
+NUMBERS = [each for each in SCALARS if each is not bool_]
+LANGUAGES = {"LLVM": "llvm"}
+
+
+@functools.cache
+def device(name):
+    try:
+        return hcq.Device[name]
+    except hcq.errors.DeviceUnavailable as error:
+        pytest.skip(f"{name}: {error}")
+
+
+@pytest.fixture(params=sorted(LANGUAGES))
+def dev(request):
+    found = device(request.param)
+    if found.compiler.identity() is None:
+        pytest.skip(f"{request.param}: no compiler here")
+    return found
+
+
+class Maker:
+    """A function under construction: `b` appends to the block that is open."""
+
+    def __init__(self, name, **parameters):
+        self.values = {key: ir.Value(type_, key) for key, type_ in parameters.items()}
+        self.function = ir.Function(name, list(self.values.values()))
+        self.b = ir.Builder(self.function.body)
+
+    def __getitem__(self, name):
+        return self.values[name]
+
+    def const(self, value, type_=i32):
+        return self.b.const(value, type_)
+
+    def inside(self, block, write):
+        """Runs `write` with the block open."""
+        outer, self.b = self.b, ir.Builder(block)
+        write()
+        self.b = outer
+        return block
+
+    def when(self, condition, then, other=None, results=()):
+        """An `if`; the branches are functions that return what they yield, or None if they left."""
+
+        def branch(write):
+            def run():
+                given = write() if write is not None else ()
+                if not (self.b.block.ops and self.b.block.ops[-1].code in ir.TERMINATORS):
+                    self.b.op("yield", given or ())
+
+            return self.inside(ir.Block(), run)
+
+        blocks = [branch(then), branch(other)]
+        return self.b.op("if", (condition,), results, blocks).results
+
+    def loop(self, initial, body, results=None, bounds=None, step=1):
+        """A `for` over bounds, or a `loop`; `body(index, values...)` returns the next values, or None if it left."""
+        index = [ir.Value(bounds[0].type, "i")] if bounds else []
+        arguments = [*index, *(ir.Value(each.type, "carried") for each in initial)]
+
+        def run():
+            given = body(*arguments)
+            if not (self.b.block.ops and self.b.block.ops[-1].code in ir.TERMINATORS):
+                self.b.op("continue", given or ())
+
+        block = self.inside(ir.Block(arguments), run)
+        wanted = [each.type for each in initial] if results is None else results
+        if bounds:
+            return self.b.op("for", (*bounds, *initial), wanted, [block], step=step).results
+        return self.b.op("loop", initial, wanted, [block]).results
+
+    def end(self):
+        self.b.op("return")
+        verify(self.function)
+        return self.function
+
+
+def run(dev, function, buffers, vals=(), groups=1, items=1):
+    """Launches a kernel on arrays, which are written in place."""
+    text = lower.source(function, LANGUAGES[dev.dname.split(":")[0]])
+    held = [hcq.array(each, dev.dname) for each in buffers]
+    program = dev.program(lower.entry_name(function.name), text)
+    program(*held, vals=vals, global_size=(groups, 1, 1), local_size=(items, 1, 1))
+    for array, each in zip(buffers, held, strict=True):
+        array[...] = each.numpy()
+
+
+def edges(type_):
+    """Values at the edges of a type."""
+    if type_.kind == "b":
+        return [False, True]
+    if type_.is_integer:
+        low, high = type_.range
+        found = {low, low + 1, -7, -2, -1, 0, 1, 2, 3, 7, 31, type_.bits, high // 3, high - 1, high, 0x7FFFFF7FFFFFFFFF}
+        return sorted(each for each in found if low <= each <= high)
+    narrow = arithmetic.rounder(type_)
+    found = [0.0, -0.0, 1.0, -1.5, 0.5, 2.5, -3.0, 65504.0, -65520.0, 1e30, 1e-40, 6e-8, 5e-324, 1e300, 3.14159, 127.6]
+    return [narrow(each) for each in found] + [math.inf, -math.inf, math.nan, narrow(2.0**63), narrow(-(2.0**31))]
+
+
+def stored(values, type_):
+    """An array of a type's values."""
+    raw = b"".join(arithmetic.encode(each, type_) for each in values)
+    return np.frombuffer(raw, type_.dtype.numpy).copy()
+
+
+def loaded(array, type_):
+    raw, size = array.tobytes(), type_.itemsize
+    return [arithmetic.decode(raw[at : at + size], type_) for at in range(0, len(raw), size)]
+
+
+def same(a, b, signed_zero=True):
+    if isinstance(a, float):
+        if math.isnan(a) or math.isnan(b):
+            return math.isnan(a) and math.isnan(b)
+        return a == b and (not signed_zero or math.copysign(1, a) == math.copysign(1, b))
+    return a == b
+
+
+def operations(type_):
+    """The codes that take this type, with how many operands."""
+    kind = type_.kind
+    every = {**dict.fromkeys(ir.COMPARISONS, 2), "min": 2, "max": 2, "select": 3}
+    if kind != "b":
+        every |= {"add": 2, "sub": 2, "mul": 2, "neg": 1, "abs": 1}
+    if kind == "f":
+        every |= {"div": 2, "rem": 2, "copysign": 2, "fma": 3}
+        return every | dict.fromkeys(("sqrt", "floor", "ceil", "trunc", "round"), 1)
+    every |= {"and": 2, "or": 2, "xor": 2, "not": 1}
+    if kind != "b":
+        every |= {"floordiv": 2, "mod": 2, "shl": 2, "shr": 2, "popcount": 1, "clz": 1}
+    return every
+
+
+def thrice(type_, lanes):
+    """Pairs of edge values, and a third beside each; as many as whole vectors hold."""
+    values = edges(type_)
+    pairs = [(a, b) for a in values for b in values]
+    pairs += pairs[: -len(pairs) % lanes]
+    third = [values[(position * 7 + position // 5) % len(values)] for position in range(len(pairs))]
+    return [a for a, _ in pairs], [b for _, b in pairs], third
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("name", [each.name for each in SCALARS])
+def test_every_operation_gives_what_its_definition_says(dev, name, lanes):
+    type_ = scalar(name)
+    a, b, c = thrice(type_, lanes)
+    count, codes = len(a) // lanes, operations(type_)
+    plain = [code for code in codes if code not in ir.COMPARISONS]
+    spaces = {"out": pointer(type_), "bits": pointer(bool_), **{key: pointer(type_) for key in "abc"}}
+    m = Maker(f"all_{name}", **spaces)
+    i = m.b.id("global_id", 0)
+    at = m.b.binary("mul", i, m.const(lanes))
+    x, y, z = (m.b.load(m[key], at, lanes) for key in "abc")
+    condition = m.b.binary("lt", x, y)
+    for code, operands in codes.items():
+        where = "bits" if code in ir.COMPARISONS else "out"
+        given = (condition, x, y) if code == "select" else (x, y, z)[:operands]
+        result = types.with_element(x.type, bool_) if where == "bits" else x.type
+        value = m.b.op(code, given, (result,)).result
+        number = (sorted(ir.COMPARISONS) if where == "bits" else plain).index(code)
+        m.b.store(m[where], m.b.binary("add", at, m.const(number * len(a))), value)
+    out, bits = np.zeros(len(plain) * len(a), type_.dtype.numpy), np.zeros(6 * len(a), bool)
+    run(dev, m.end(), [out, bits, stored(a, type_), stored(b, type_), stored(c, type_)], groups=count)
+    for code, operands in codes.items():
+        if code in ir.COMPARISONS:
+            got = loaded(bits, bool_)[sorted(ir.COMPARISONS).index(code) * len(a) :]
+        else:
+            got = loaded(out, type_)[plain.index(code) * len(a) :]
+        define = arithmetic.evaluator(code, type_, bool_ if code in ir.COMPARISONS else type_)
+        for position, three in enumerate(zip(a, b, c, strict=True)):
+            given = (three[0] < three[1], *three[:2]) if code == "select" else three[:operands]
+            wanted = define(*given)
+            assert same(got[position], wanted, code not in ("min", "max")), (code, given, got[position], wanted)
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("name", [each.name for each in SCALARS])
+def test_every_conversion_gives_what_its_definition_says(dev, name, lanes):
+    source = scalar(name)
+    values = [*edges(source), *edges(source)[: -len(edges(source)) % lanes]]
+    casts = [each for each in SCALARS if each is not source]
+    casts += [f"bits_{each.name}" for each in NUMBERS if each.bits == source.bits and source is not bool_]
+    target = {f"to_{each}": each if isinstance(each, types.Scalar) else scalar(each[5:]) for each in casts}
+    m = Maker(f"from_{name}", **{key: pointer(each) for key, each in target.items()}, x=pointer(source))
+    at = m.b.binary("mul", m.b.id("global_id", 0), m.const(lanes))
+    x = m.b.load(m["x"], at, lanes)
+    for key, each in target.items():
+        code = "bitcast" if "bits" in key else "cast"
+        m.b.store(m[key], at, m.b.op(code, (x,), (types.with_element(x.type, each),)).result)
+    outs = [np.zeros(len(values), each.dtype.numpy) for each in target.values()]
+    run(dev, m.end(), [*outs, stored(values, source)], groups=len(values) // lanes)
+    for (key, each), out in zip(target.items(), outs, strict=True):
+        code = "bitcast" if "bits" in key else "cast"
+        define = arithmetic.evaluator(code, source, each)
+        for value, got in zip(values, loaded(out, each), strict=True):
+            if code == "bitcast" and value != value and each.kind != "f":
+                continue  # which NaN it is stays open
+            assert same(got, define(value)), (key, value, got, define(value))
+
+
+def items(m):
+    """The item's number."""
+    return m.b.id("global_id", 0)
+
+
+def numbers(count=64, seed=1):
+    return np.random.default_rng(seed).integers(-50, 50, count).astype(np.int32)
+
+
+def on_numbers(dev, m, count=64, local=16, extra=()):
+    """Runs a kernel of `out`, `x` and what it takes besides; `out` afterwards, and x."""
+    x = numbers(count)
+    out = np.full(count, -999, np.int32)
+    run(dev, m.end(), [out, x], extra, count // local, local)
+    return out.tolist(), x.tolist()
+
+
+def maker(name="f", **more):
+    return Maker(name, out=pointer(i32), x=pointer(i32), **more)
+
+
+@pytest.mark.parametrize("leave", ["break", "continue", "return"])
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_loops_are_left_from_every_depth(dev, leave, depth):
+    """Loops in loops, the innermost of which leaves where the sum so far meets a condition on the item's number."""
+    m = maker(f"leave_{leave}_{depth}")
+    i = items(m)
+    mine = m.b.load(m["x"], i)
+
+    def nest(level, total):
+        def body(k, total):
+            total = m.b.binary("add", total, m.b.binary("xor", k, mine))
+
+            def leaving():
+                m.b.op(leave, () if leave == "return" else (m.b.binary("mul", total, m.const(3)),))
+
+            if level < depth:
+                return [nest(level + 1, total)]
+            m.b.store(m["out"], i, total)
+            m.when(m.b.binary("eq", m.b.binary("and", total, m.const(3)), m.const(1)), leaving)
+            return [m.b.binary("add", total, m.const(level))]
+
+        return m.loop([total], body, bounds=(m.const(0), m.const(4)))[0]
+
+    m.b.store(m["out"], i, nest(1, m.const(0)))
+
+    def wanted(mine):
+        out = [-999]
+
+        class Return(Exception):
+            pass
+
+        def nest(level, total):
+            for k in range(4):
+                total += k ^ mine
+                if level < depth:
+                    total = nest(level + 1, total)
+                    continue
+                out[0] = total
+                if total & 3 == 1:
+                    if leave == "return":
+                        raise Return
+                    total *= 3
+                    if leave == "break":
+                        break
+                    continue
+                total += level
+            return total
+
+        try:
+            out[0] = nest(1, 0)
+        except Return:
+            pass
+        return out[0]
+
+    got, x = on_numbers(dev, m)
+    wrap = arithmetic.wrapper(i32)
+    assert got == [wrap(wanted(each)) for each in x]
+
+
+@pytest.mark.parametrize("name", ["i8", "u8", "i32", "u32", "i64", "u64"])
+@pytest.mark.parametrize("step", [1, -1, 3, -3, 100, -100])
+def test_ranges_end_at_the_edges_of_their_type(dev, name, step):
+    type_ = scalar(name)
+    low, high = type_.range
+    m = Maker(f"range_{name}", out=pointer(type_), count=pointer(i32), start=pointer(type_), stop=pointer(type_))
+    i = items(m)
+    bounds = m.b.load(m["start"], i), m.b.load(m["stop"], i)
+    zero = m.const(0, type_)
+    last, count = m.loop(
+        [zero, m.const(0)], lambda k, _, n: [k, m.b.binary("add", n, m.const(1))], bounds=bounds, step=step
+    )
+    m.b.store(m["out"], i, last)
+    m.b.store(m["count"], i, count)
+    near = [low, low + 1, low + 5, low + 101, high - 101, high - 5, high - 1, high]
+    pairs = [(a, b) for a in near for b in near if abs(a - b) < 300]
+    pairs += [(0, 0), (0, 7), (7, 0), (5, 6)]
+    start, stop = (stored([each[side] for each in pairs], type_) for side in (0, 1))
+    out, counts = np.zeros(len(pairs), start.dtype), np.zeros(len(pairs), np.int32)
+    run(dev, m.end(), [out, counts, start, stop], groups=len(pairs))
+    for (a, b), got, n in zip(pairs, out.tolist(), counts.tolist(), strict=True):
+        wanted = range(a, b, step)
+        assert (n, got) == (len(wanted), wanted[-1] if len(wanted) else 0), (a, b, step)
+
+
+def test_branches_give_values_and_may_leave(dev):
+    m = maker("branches")
+    i = items(m)
+    x = m.b.load(m["x"], i)
+    zero = m.const(0)
+    doubled, sign = m.when(
+        m.b.binary("lt", x, zero),
+        lambda: (m.b.unary("neg", x), m.const(-1)),
+        lambda: (m.b.binary("add", x, x), m.when(m.b.binary("eq", x, zero), lambda: (zero,), lambda: (i,), (i32,))[0]),
+        (i32, i32),
+    )
+    m.when(m.b.binary("gt", doubled, m.const(60)), lambda: m.b.op("return"))
+    m.b.store(m["out"], i, m.b.binary("add", m.b.binary("mul", doubled, m.const(100)), sign))
+    got, xs = on_numbers(dev, m)
+    for at, (value, x) in enumerate(zip(got, xs, strict=True)):
+        doubled, sign = (-x, -1) if x < 0 else (2 * x, 0 if x == 0 else at)
+        assert value == (-999 if doubled > 60 else doubled * 100 + sign)
+
+
+def test_loops_without_bounds_go_on_until_a_break(dev):
+    """The length of Collatz's sequence, and the largest number in it."""
+    m = maker("collatz")
+    i = items(m)
+
+    def body(n, steps, top):
+        m.when(m.b.binary("le", n, m.const(1)), lambda: m.b.op("break", (steps, top)))
+        odd = m.b.binary("eq", m.b.binary("and", n, m.const(1)), m.const(1))
+        tripled = m.b.binary("add", m.b.binary("mul", n, m.const(3)), m.const(1))
+        following = m.b.select(odd, tripled, m.b.binary("shr", n, m.const(1)))
+        return [following, m.b.binary("add", steps, m.const(1)), m.b.binary("max", top, following)]
+
+    steps, top = m.loop([m.b.load(m["x"], i), m.const(0), m.const(0)], body, (i32, i32))
+    m.b.store(m["out"], i, m.b.binary("add", m.b.binary("mul", top, m.const(1000)), steps))
+    got, xs = on_numbers(dev, m)
+    for value, n in zip(got, xs, strict=True):
+        steps = top = 0
+        while n > 1:
+            n = 3 * n + 1 if n & 1 else n >> 1
+            steps, top = steps + 1, max(top, n)
+        assert value == top * 1000 + steps
+
+
+def block_sums(name="sums", count=64):
+    """Sums of a group's elements in local memory, by halving: one barrier a step."""
+    m = Maker(name, out=pointer(f32), x=pointer(f32))
+    tile = m.b.op("local", (), (pointer(f32, "local"),), name="tile", count=count).result
+    item, group = m.b.id("local_id", 0), m.b.id("group_id", 0)
+    m.b.store(tile, item, m.b.load(m["x"], m.b.id("global_id", 0)))
+    m.b.op("barrier")
+
+    def body(half):
+        m.when(m.b.binary("eq", half, m.const(0)), lambda: m.b.op("break"))
+
+        def add():
+            other = m.b.load(tile, m.b.binary("add", item, half))
+            m.b.store(tile, item, m.b.binary("add", m.b.load(tile, item), other))
+
+        m.when(m.b.binary("lt", item, half), add)
+        m.b.op("barrier")
+        return [m.b.binary("shr", half, m.const(1))]
+
+    m.loop([m.const(count // 2)], body, ())
+    first = m.b.binary("eq", item, m.const(0))
+    m.when(first, lambda: m.b.store(m["out"], group, m.b.load(tile, m.const(0))))
+    return m.end()
+
+
+def test_local_memory_and_barriers(dev):
+    x = np.random.default_rng(2).random(64 * 5, np.float32)
+    out = np.zeros(5, np.float32)
+    run(dev, block_sums(), [out, x], groups=5, items=64)
+    wanted = x.reshape(5, 64)
+    while wanted.shape[1] > 1:
+        half = wanted.shape[1] // 2
+        wanted = wanted[:, :half] + wanted[:, half:]
+    assert (out == wanted[:, 0]).all()
+
+
+def test_private_arrays_belong_to_an_item(dev):
+    m = maker("private")
+    i = items(m)
+    mine = m.b.op("private", (), (pointer(i32, "private"),), name="mine", count=8).result
+    seven = m.const(7)
+    m.loop([], lambda k: m.b.store(mine, k, m.b.binary("mul", k, i)), bounds=(m.const(0), m.const(8)))
+    m.b.op("barrier")
+    at = m.b.binary("and", m.b.load(m["x"], i), seven)
+    moved = m.b.op("offset", (mine, at), (mine.type,)).result
+    m.b.store(m["out"], i, m.b.load(moved, m.const(0)))
+    got, xs = on_numbers(dev, m)
+    assert got == [(x & 7) * at for at, x in enumerate(xs)]
+
+
+@pytest.mark.parametrize("space", ["global", "local"])
+@pytest.mark.parametrize("name", ["i32", "u32", "i64", "u64", "f32", "f64"])
+@pytest.mark.parametrize("how", ir.ATOMICS)
+def test_atomics(dev, how, name, space):
+    type_ = scalar(name)
+    if type_.is_float and how not in ("add", "min", "max", "exchange"):
+        return
+    m = Maker(f"atomic_{how}", out=pointer(type_), x=pointer(type_), old=pointer(type_))
+    i = items(m)
+    where, zero = m["out"], m.const(0)
+    if space == "local":
+        where = m.b.op("local", (), (pointer(type_, "local"),), name="cell", count=1).result
+        m.when(m.b.binary("eq", i, zero), lambda: m.b.store(where, zero, m.b.load(m["out"], zero)))
+        m.b.op("barrier")
+    given = (m.b.load(m["x"], i),) + ((m.const(77, type_),) if how == "cas" else ())
+    old = m.b.op("atomic", (where, zero, *given), (type_,), how=how).result
+    m.b.store(m["old"], i, old)
+    if space == "local":
+        m.b.op("barrier")
+        m.when(m.b.binary("eq", i, zero), lambda: m.b.store(m["out"], zero, m.b.load(where, zero)))
+    count = 16
+    x = np.arange(1, count + 1).astype(type_.dtype.numpy) if type_.kind == "u" else np.arange(-8, 8)
+    x = x.astype(type_.dtype.numpy)
+    out, olds = np.full(1, 77, x.dtype), np.zeros(count, x.dtype)
+    run(dev, m.end(), [out, x, olds], groups=1, items=count)
+    if how == "exchange":
+        assert sorted([*olds.tolist(), out[0]]) == sorted([*x.tolist(), 77])
+    elif how == "cas":
+        assert out[0] in x.tolist() and olds.tolist().count(77) == 1
+    else:
+        reduce = {"add": np.add, "min": np.minimum, "max": np.maximum}
+        reduce |= {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+        start = np.full(1, 77, x.dtype)
+        assert out[0] == reduce[how].reduce(np.concatenate([start, x]))
+
+
+def test_float_minima_keep_a_nan_in_atomics(dev):
+    m = Maker("least", out=pointer(f32), x=pointer(f32))
+    for at, how in enumerate(("min", "max")):
+        m.b.op("atomic", (m["out"], m.const(at), m.b.load(m["x"], items(m))), (f32,), how=how)
+    out = np.ones(2, np.float32)
+    run(dev, m.end(), [out, np.array([3, math.nan, -2, 5], np.float32)], groups=4)
+    assert np.isnan(out).all()
+
+
+def test_parameters_of_every_type_keep_their_values(dev):
+    for type_ in SCALARS:
+        m = Maker(f"take_{type_}", v=type_, out=pointer(type_), w=type_)
+        m.b.store(m["out"], m.const(0), m["v"])
+        m.b.store(m["out"], m.const(1), m["w"])
+        function = m.end()
+        a, b = (edges(type_)[-1], edges(type_)[0]) if not type_.is_float else (1.5, -2.0)
+        out = np.zeros(2, type_.dtype.numpy)
+        run(dev, function, [out], (a, b))
+        assert loaded(out, type_) == [a, b]
+
+
+def test_buffers_may_be_the_same(dev):
+    """Nothing is assumed of pointers: an item sees what it wrote through another one."""
+    m = Maker("alias", a=pointer(i32), b=pointer(i32))
+    i = items(m)
+    m.b.store(m["a"], i, m.const(5))
+    m.b.store(m["b"], i, m.b.binary("add", m.b.load(m["b"], i), m.const(1)))
+    m.b.store(m["a"], i, m.b.binary("mul", m.b.load(m["a"], i), m.const(2)))
+    text = lower.source(m.end(), LANGUAGES[dev.dname.split(":")[0]])
+    both = hcq.array(np.zeros(64, np.int32), dev.dname)
+    dev.program("alias", text)(both, both, global_size=(4, 1, 1), local_size=(16, 1, 1))
+    assert both.numpy().tolist() == [12] * 64
+
+
+def test_names_that_languages_take_themselves(dev):
+    for name in ("double", "main", "kernel", "größe", "hcq_x", "memcpy", "float4", "f"):
+        m = Maker(name, int=pointer(i32), größe=i32, hcq_y=i32)
+        m.b.store(m["int"], m.const(0), m.b.binary("add", m["größe"], m["hcq_y"]))
+        out = np.zeros(1, np.int32)
+        run(dev, m.end(), [out], (40, 2))
+        assert out[0] == 42
+    names = ["double", "kernel_double", "a_b", "größe", "kernel_gr_f6__df_e", "_a", "kernel__a"]
+    assert len({lower.entry_name(each) for each in names}) == len(names)
