@@ -377,6 +377,28 @@ def test_names_do_not_make_a_module_unusual(compiler):
     assert functions(compiler.compile(module))["personality"].refused == ""
 
 
+def test_llvm_loads_ahead_of_a_compile_and_over_a_fork():
+    code = """
+import os, sys
+from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
+compiler = LLVMCompiler(None)
+compiler.load_ahead()
+compiler.load_ahead()
+child = os.fork()
+assert compiler.compile("define void @f(ptr %p) { store i32 5, ptr %p ret void }")
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_program_that_ends_while_llvm_loads_ends_well():
+    code = "from hcq.drivers.cpu.compiler_llvm import LLVMCompiler; LLVMCompiler(None).load_ahead()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_kept_library_needs_no_llvmlite_and_a_new_source_says_what_to_install(tmp_path):
     kept = "define void @f(ptr %a) {\\n store i32 9, ptr %a\\n ret void\\n}"
     code = f"""

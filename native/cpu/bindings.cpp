@@ -1,6 +1,7 @@
 // _native._Function: a loaded function that runs on the calling thread. Not for launches: no queue, no checks of sizes.
 #include "cpu/bindings.hpp"
 
+#include <dlfcn.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
 
@@ -53,9 +54,16 @@ class Function {
   Program* program_;
 };
 
+// Loads a shared library for good, without the interpreter's lock, which ctypes holds meanwhile. False: it can't be.
+bool load_shared(const std::string& path) {
+  nb::gil_scoped_release released;
+  return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr;
+}
+
 }  // namespace
 
 void bind_cpu(nb::module_& m) {
+  m.def("load_shared", load_shared, nb::arg("path"), "Load a shared library for good; other threads of Python go on.");
   m.def("cpu_features", cpu_features, "The processor's identification in its raw words, for keys.");
   nb::class_<Function>(m, "_Function", "A function of a CPU library, run on the calling thread; for tests and tools.")
       .def(nb::init<nb::bytes, const std::string&>(), nb::arg("library"), nb::arg("name"))

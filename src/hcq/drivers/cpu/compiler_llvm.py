@@ -32,7 +32,10 @@ class LLVMCompiler(Compiler):
     def compile(self, src: str | bytes) -> bytes:
         """The library of an LLVM IR module. Raises CompileError with LLVM's message, the line, and the source."""
         # Imported here: opening a device, and a library from the cache, should not wait for them.
-        from hcq.drivers.cpu import llvm_host, llvm_isolated
+        from hcq.drivers.cpu import llvm_host
+
+        llvm_host.load_ahead()
+        from hcq.drivers.cpu import llvm_isolated
         from hcq.drivers.cpu.library import pack
         from hcq.drivers.cpu.llvm_module import Lowering
 
@@ -44,6 +47,12 @@ class LLVMCompiler(Compiler):
             if llvm_isolated.ordinary(printed):
                 return pack(llvm_host.emit(module), lowering.functions)
         return pack(llvm_isolated.emit(printed, source), lowering.functions)
+
+    def load_ahead(self) -> None:
+        """Begin to load LLVM in a thread, for a program that is about to compile. Needed for nothing; saves 8 ms."""
+        from hcq.drivers.cpu import llvm_host
+
+        llvm_host.load_ahead()
 
     def identity(self) -> str | None:
         """llvmlite's version, which is that of the LLVM in it; None where it is not installed. Imports nothing."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 import functools
 import os
 import re
+import sys
 import threading
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hcq import _native
 from hcq.errors import CompileError
 
 if TYPE_CHECKING:
@@ -26,6 +29,29 @@ never inherits LLVM in the middle of something; a fork therefore waits for a com
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
+
+
+def load_ahead() -> None:
+    """Begin to load LLVM, in a thread of its own and without the interpreter's lock, for a program that will compile:
+    it takes some 8 ms, in which Python can do other things. May be repeated. Blocks no longer than starting a thread.
+    """
+    global _loading
+    if _loading or "llvmlite.binding" in sys.modules:
+        return
+    _loading = True
+    found = PathFinder.find_spec("llvmlite")
+    for folder in (found.submodule_search_locations or ()) if found is not None else ():
+        path = os.path.join(folder, "binding", "libllvmlite.so")
+        if os.path.exists(path):  # elsewhere importing llvmlite finds it
+            threading.Thread(target=_load, args=(path,), name="hcq-load-llvm").start()
+
+
+def _load(path: str) -> None:
+    with LOCK:  # so that no fork happens in the middle of it
+        _native.load_shared(path)
+
+
+_loading = False
 
 
 class Host(NamedTuple):

@@ -211,9 +211,8 @@ def tool_version(path: str, ask: Callable[[], str]) -> str:
     Asking a compiler for its version takes longer than a lookup may; its file's size and times change with it. Raises
     what `ask` raises, and OSError where there is no such file.
     """
-    real = os.path.realpath(path)
-    found = os.stat(real)
-    name = f"version of {real} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
+    found = os.stat(path)  # of what a link leads to
+    name = f"version of {path} {found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
     cache = current()
     version = cache.recall(name)
     if version is None:

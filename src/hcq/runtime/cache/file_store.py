@@ -37,6 +37,7 @@ _JOURNAL = "written"
 _JOURNAL_UNIT = 4096
 # A file being written that nobody renamed for so long was left by a process that died.
 _STALE_SECONDS = 3600
+_NOTE_SECONDS = 86400
 # A clear or a vandal may take the directory away between making it and writing into it.
 _WRITE_ATTEMPTS = 4
 
@@ -69,10 +70,12 @@ class FileStore:
         found = self._read(path)
         if found is None or found[0] != key.encoded:
             return None
-        try:
-            os.utime(path)
-        except OSError:
-            pass  # a read-only cache answers all the same
+        # Each process reads the same few notes, so marking them once a day keeps them among those lately used.
+        if key.suffix != NOTE or time.time() - found[2] > _NOTE_SECONDS:
+            try:
+                os.utime(path)
+            except OSError:
+                pass  # a read-only cache answers all the same
         return found[1]
 
     def put(self, key: Key, payload: bytes, limit: int) -> bool:
@@ -198,8 +201,9 @@ class FileStore:
 
     # Helpers
 
-    def _read(self, path: str) -> tuple[bytes, bytes] | None:
-        """The key and payload of a file, where it is whole, checks, and is ours alone to write."""
+    def _read(self, path: str) -> tuple[bytes, bytes, float] | None:
+        """The key and payload of a file, and when it was last used: where it is whole, checks, and is ours alone to
+        write."""
         try:
             descriptor = os.open(path, _READ_FLAGS)
         except OSError:
@@ -219,7 +223,7 @@ class FileStore:
         if digest(memoryview(content)[_HEADER.size :], size=16) != checksum:
             return None
         middle = _HEADER.size + key_length
-        return content[_HEADER.size : middle], content[middle:]
+        return content[_HEADER.size : middle], content[middle:], found.st_mtime
 
     def _account(self, size: int, limit: int) -> None:
         """Note in the journal that `size` bytes came, and tidy up once a sixteenth of the limit did.

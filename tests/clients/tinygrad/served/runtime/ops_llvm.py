@@ -14,9 +14,10 @@ __all__ = ["LLVMCompiler", "LLVMDevice"]
 
 def LLVMDevice(device: str = "LLVM") -> Any:
     """The LLVM device of that name, as tinygrad's callers want it."""
+    opened = open_llvm(device)
+    opened.compiler.load_ahead()  # tinygrad's renderer takes as long to import
     from tinygrad.renderer.llvmir import LLVMRenderer
 
-    opened = open_llvm(device)
     opened.renderer = renderer(LLVMRenderer())
     opened.graph = listed_graph
     return opened
