@@ -175,7 +175,7 @@ class HCQProgram:
         for array in bufs:
             if isinstance(array, numpy.ndarray):
                 buf = Buffer(device.dname, array.size, array.dtype).allocate()
-                buf.copyin(memoryview(array).cast("B"))
+                buf.copyin(array.reshape(-1).view(numpy.uint8))  # bfloat16 has no buffer protocol
                 placed.append(buf)
             else:
                 placed.append(array)
@@ -184,7 +184,7 @@ class HCQProgram:
         took = self(*placed, global_size=groups, local_size=items, vals=vals, wait=True, stream=stream)
         for array, buf in zip(bufs, placed, strict=True):
             if array is not buf and array.flags.writeable:
-                buf.copyout(memoryview(array).cast("B"))
+                buf.copyout(array.reshape(-1).view(numpy.uint8))
         return took if wait else None
 
     def __repr__(self) -> str:
