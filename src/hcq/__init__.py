@@ -55,7 +55,7 @@ _WORDS = (
     *("sqrt", "rsqrt", "fma", "fmod", "floor", "ceil", "trunc", "rint", "copysign", "isnan", "isinf", "isfinite"),
     *("popcount", "clz", "ctz", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "cbrt", "hypot"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
-    *("erf", "erfc", "tgamma", "lgamma"),
+    *("erf", "erfc"),
 )
 
 _MODULES = ("cache", "config", "dtypes", "errors", "testing")

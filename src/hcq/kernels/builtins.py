@@ -99,7 +99,6 @@ if TYPE_CHECKING:  # each is made when it is asked for, at the end of this modul
     floor = ceil = trunc = rint = copysign = isnan = isinf = isfinite = popcount = clz = ctz = bitcast = _any
     where = select = minimum = maximum = exp = exp2 = expm1 = log = log2 = log10 = log1p = pow = cbrt = hypot = _any
     sin = cos = tan = asin = acos = atan = atan2 = sinh = cosh = tanh = asinh = acosh = atanh = erf = erfc = _any
-    tgamma = lgamma = _any
 
 FORMS: Final[dict[str, tuple[str, str]]] = {
     # Where a work-item is; each is an i32
@@ -161,9 +160,9 @@ FORMS: Final[dict[str, tuple[str, str]]] = {
 MATH: Final = (
     *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "cbrt", "hypot"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
-    *("erf", "erfc", "tgamma", "lgamma"),
+    *("erf", "erfc"),
 )
-"""Functions of floats that mathlib writes in the language; a kernel that calls one it lacks is refused."""
+"""Functions of floats that mathlib writes in the language."""
 
 TWO: Final = ("pow", "hypot", "atan2")
 """Those of two arguments."""

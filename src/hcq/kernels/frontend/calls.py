@@ -44,7 +44,6 @@ _PYTHON: Final = {
     builtins.len: "len",
     builtins.pow: "power",
     **{getattr(math, each): each for each in MATH if hasattr(math, each)},
-    math.gamma: "tgamma",
     math.sqrt: "sqrt",
     math.fmod: "fmod",
     math.fabs: "fabs",
@@ -286,7 +285,11 @@ class Calls(Inline):
         return self.atomic(node, "add", pointer, index, value)
 
     def do_atomic_sub(self, node: ast.Call, pointer: Any, index: Any, value: Any) -> Value:
-        return self.atomic(node, "add", pointer, index, self.negative(node, self.number(node, value)))
+        place = pointer.pointer if isinstance(pointer, Array) else pointer
+        if is_pointer(place):
+            value = self.stored(node, self.number(node, value), pointer_type(place).element)
+            value = self.negative(node, value)
+        return self.atomic(node, "add", pointer, index, value)
 
     def do_atomic_min(self, node: ast.Call, pointer: Any, index: Any, value: Any) -> Value:
         return self.atomic(node, "min", pointer, index, value)
@@ -357,7 +360,7 @@ class Calls(Inline):
             self.number(node, each, f"what {name} takes")
         if all(map(is_constant, args)):
             try:
-                return float(getattr(math, "gamma" if name == "tgamma" else name)(*args))
+                return float(getattr(math, name)(*args))
             except (ValueError, OverflowError, AttributeError):
                 pass  # mathlib gives NaN or infinity, of f32
         return self.mathematics(node, name, *self.floats(node, args))

@@ -11,6 +11,7 @@ from importlib import import_module
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from hcq.errors import CompileError
 from hcq.kernels import library, types
 from hcq.kernels.frontend import source as sources
 from hcq.kernels.frontend.core import Frame
@@ -36,7 +37,10 @@ class Inline(Expressions):
             raise self.error(node, f"{name} calls itself, which kernels can't", "use a loop")
         if len(self.stack) > _DEPTH:
             raise self.error(node, f"functions are called {_DEPTH} deep here")
-        source = sources.read(function)
+        try:
+            source = sources.read(function)
+        except CompileError as error:
+            raise self.error(node, error.message, error.log) from None
         try:
             bound = inspect.signature(function).bind(*args, **kwargs)
         except TypeError as error:
@@ -89,16 +93,11 @@ class Inline(Expressions):
 
     def mathematics(self, node: ast.AST, name: str, *arguments: Value) -> Any:
         """A function of hcq.kernels.mathlib, inlined; its arguments are of one float type. f16 and bf16 go by f32."""
+        mathlib = import_module("hcq.kernels.mathlib")
         element = types.element_of(arguments[0].type)
         computed = types.f64 if element is types.f64 else types.f32
-        function = getattr(import_module("hcq.kernels.mathlib"), f"{name}_{computed}", None)
-        if not isinstance(function, FunctionType):
-            raise self.error(
-                node,
-                f"hcq.kernels.mathlib has no {name} of {computed}",
-                f"convert to another type first: hcq.{name}(hcq.f32(x))" if computed is types.f64 else "",
-            )
-        result = self.inline(node, function, [self.build.cast(each, computed) for each in arguments], {})
+        values = [self.build.cast(each, computed) for each in arguments]
+        result = self.inline(node, mathlib.FUNCTIONS[name], [*values, mathlib.FORMATS[computed.name]], {})
         return self.build.cast(result, element)
 
 

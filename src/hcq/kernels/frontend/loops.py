@@ -128,7 +128,7 @@ class Loops(Calls):
         self.frame.loops.append(loop)
         falls = True
         for value in values:
-            if self.build.count > self.limit:
+            if self.build.count > self.limit or len(values) > self.limit:
                 raise self.error(node, f"the kernel becomes longer than {self.limit} operations", "use range instead")
             self.assign(node.target, value)
             loop.left = ""
@@ -144,7 +144,8 @@ class Loops(Calls):
     def counted(self, node: ast.For, call: ast.Call, bounds: list[Any]) -> bool:
         """`for i in range(...)`."""
         for each, bound in zip(call.args, bounds, strict=True):
-            if isinstance(bound, (bool, float)) or not is_number(bound):
+            own = bound.type if isinstance(bound, (Value, Weak)) else bound
+            if (not isinstance(own, int) and not (isinstance(own, types.Scalar) and own.is_integer)) or own is True:
                 raise self.error(each, f"range takes integers, not {describe(bound)}", "convert it: hcq.i32(...)")
         step = self.static_int(call.args[2], bounds[2], "the step of a range") if len(bounds) == 3 else 1
         if step == 0:
@@ -153,10 +154,8 @@ class Loops(Calls):
         element = self.common(call, (start, stop))
         if element is None:
             element = types.promote(self.default(call, start), self.default(call, stop))
-        if not element.is_integer or any(
-            isinstance(each, Value) and not isinstance(each.type, types.Scalar) for each in bounds
-        ):
-            raise self.error(call, f"range takes integers, not {element}", "convert them: hcq.i32(...)")
+        if not element.is_integer:
+            raise self.error(call, "range of a signed integer and a u64", "convert one of them: hcq.i64(...)")
         first, last = self.coerce(call, start, element), self.coerce(call, stop, element)
         index_type = element
 

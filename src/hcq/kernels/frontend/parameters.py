@@ -34,11 +34,9 @@ def parameters(function: FunctionType, names: Mapping[str, Any]) -> tuple[Parame
     Raises CompileError at the parameter that is at fault.
     """
     code = function.__code__
-    if code.co_flags & 0x0C:
-        raise _error(
-            function, "*args" if code.co_flags & 0x04 else "**kwargs", "a kernel has a fixed number of parameters"
-        )
     count = code.co_argcount + code.co_kwonlyargcount
+    if code.co_flags & 0x0C:
+        raise _error(function, code.co_varnames[count], "a kernel has a fixed number of parameters")
     defaults = dict(
         zip(code.co_varnames[: code.co_argcount][::-1], (function.__defaults__ or ())[::-1], strict=False),
         **(function.__kwdefaults__ or {}),
@@ -89,5 +87,5 @@ def _error(function: FunctionType, name: str, message: str, hint: str = "") -> C
     source = sources.read(function)
     arguments = source.tree.args
     nodes = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    node = next((each for each in nodes if each is not None and each.arg == name.lstrip("*")), source.tree)
+    node = next((each for each in nodes if each is not None and each.arg == name), source.tree)
     return sources.refusal(source.locate(node), message, hint, source.text)
