@@ -17,7 +17,6 @@ import hcq
 from hcq import Device, _native, dtypes
 from hcq.errors import LaunchError
 from hcq.graph import CopyItem, LaunchItem, ListGraph
-from hcq.graph.inputs import overlaps
 from hcq.graph.nodes import EVERYTHING, Node
 from hcq.graph.plan import LaneKey, plan
 from hcq.graph.ranges import Ranges
@@ -111,11 +110,24 @@ def test_knowledge_passes_on_only_along_waits_that_were_kept():
     assert [step.waits for step in made.steps] == [(), (0,), (), (1,)]
 
 
+def shares(spans, others=()):
+    """Whether inputs that are moved to `spans`, from where they share nothing, share bytes there."""
+    apart = [_native.GraphInput(None, None, None, 1000 * index, 1000 * index + 1) for index in range(1, len(spans) + 1)]
+    changes = _native.GraphChanges(tuple(apart), {}, [])
+    changes.fix(sorted(others))
+    assert not changes.look()
+    for place, span in zip(apart, spans, strict=True):
+        place.take(None, None, *span)
+    return changes.look()
+
+
 def test_overlaps_are_found():
-    assert overlaps([(0, 4), (2, 6)], [])
-    assert overlaps([(0, 4)], [(3, 9)])
-    assert overlaps([(4, 5)], [(0, 100)])
-    assert not overlaps([(0, 4), (4, 6)], [(6, 9), (7, 8)])
+    assert shares([(0, 4), (2, 6)])
+    assert shares([(0, 4)], [(3, 9)])
+    assert shares([(4, 5)], [(0, 100)])
+    assert not shares([(0, 4), (4, 6)], [(6, 7), (8, 9)])
+    assert not shares([(0, 4), (9, 12)], [(4, 9), (12, 2**64)])
+    assert shares([(0, 4), (9, 13)], [(4, 9), (12, 2**64)])
 
 
 def test_independent_work_is_spread_and_dependent_work_is_not(dev, kernels):
@@ -546,9 +558,9 @@ def test_drivers_bring_graphs_of_their_own(mini, monkeypatch):
     class Own:
         in_order = True
 
-        def __init__(self, nodes, before, uses, inputs, serial):
-            made.append([node.name for node in nodes])
-            self.indices = {node.index for node in nodes}
+        def __init__(self, work):
+            made.append([node.name for node in work.nodes])
+            self.indices = work.indices
 
         def replay(self):
             return "the driver's"

@@ -2,8 +2,6 @@
 #include <Python.h>
 #include <structmember.h>
 
-#include <vector>
-
 #include "memory/internal.hpp"
 
 namespace hcq {
@@ -18,8 +16,10 @@ struct ExportObject {
   uint64_t address, nbytes;
   const char* format;
   Py_ssize_t itemsize;
-  std::vector<Py_ssize_t>* shape;    // one entry a dimension,
-  std::vector<Py_ssize_t>* strides;  // in bytes
+  Py_ssize_t ndim;
+  Py_ssize_t* shape;    // an entry a dimension, and as many
+  Py_ssize_t* strides;  // in bytes; of a single dimension both are in `single`
+  Py_ssize_t single[2];
   bool readonly;
   uint32_t generation;
 };
@@ -37,8 +37,7 @@ void dealloc(PyObject* o) {
     if (self->source.obj) PyBuffer_Release(&self->source);
     Py_XDECREF(self->owner);
   }  // else inherited through fork: left alone
-  delete self->shape;
-  delete self->strides;
+  if (self->shape != self->single) delete[] self->shape;
   PyTypeObject* type = Py_TYPE(o);
   type->tp_free(o);
   Py_DECREF(type);
@@ -51,7 +50,7 @@ int getbuffer(PyObject* o, Py_buffer* view, int flags) {
     PyErr_SetString(PyExc_BufferError, "this memory is read-only");
     return -1;
   }
-  int ndim = static_cast<int>(self->shape->size());
+  int ndim = static_cast<int>(self->ndim);
   if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS && (flags & PyBUF_C_CONTIGUOUS) != PyBUF_C_CONTIGUOUS &&
       ndim > 1) {
     PyErr_SetString(PyExc_BufferError, "this memory is C-contiguous, not Fortran-contiguous");
@@ -63,8 +62,8 @@ int getbuffer(PyObject* o, Py_buffer* view, int flags) {
   view->itemsize = self->itemsize;
   view->format = flags & PyBUF_FORMAT ? const_cast<char*>(self->format) : nullptr;
   view->ndim = flags & PyBUF_ND ? ndim : 1;
-  view->shape = flags & PyBUF_ND ? self->shape->data() : nullptr;
-  view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? self->strides->data() : nullptr;
+  view->shape = flags & PyBUF_ND ? self->shape : nullptr;
+  view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? self->strides : nullptr;
   view->suboffsets = nullptr;
   view->internal = nullptr;
   view->obj = Py_NewRef(o);
@@ -101,18 +100,16 @@ PyObject* export_new(PyObject* opaque, PyObject* owner, const ExportView& view) 
   self->format = view.format;
   self->itemsize = view.itemsize;
   self->readonly = view.readonly;
-  self->shape = new std::vector<Py_ssize_t>();
-  if (view.shape) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(view.shape); ++i)
-      self->shape->push_back(PyLong_AsSsize_t(PyTuple_GET_ITEM(view.shape, i)));
-  } else {
-    self->shape->push_back(static_cast<Py_ssize_t>(view.nbytes) / view.itemsize);
-  }
-  self->strides = new std::vector<Py_ssize_t>(self->shape->size());
+  self->ndim = view.shape ? PyTuple_GET_SIZE(view.shape) : 1;
+  self->shape = self->ndim < 2 ? self->single : new Py_ssize_t[2 * static_cast<size_t>(self->ndim)];
+  self->strides = self->shape + self->ndim;
+  self->shape[0] = static_cast<Py_ssize_t>(view.nbytes) / view.itemsize;
+  for (Py_ssize_t i = 0; view.shape && i < self->ndim; ++i)
+    self->shape[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(view.shape, i));
   Py_ssize_t step = view.itemsize;
-  for (size_t i = self->shape->size(); i-- > 0;) {
-    (*self->strides)[i] = step;
-    step *= (*self->shape)[i];
+  for (Py_ssize_t i = self->ndim; i-- > 0;) {
+    self->strides[i] = step;
+    step *= self->shape[i];
   }
   self->owner = Py_XNewRef(owner);
   if (opaque) {

@@ -143,6 +143,8 @@ int init_timeline_lock(PyObject* module);
 int init_program(PyObject* module);
 int init_command_queue(PyObject* module);
 int init_graph(PyObject* module);
+int init_graph_input(PyObject* module);
+int init_graph_changes(PyObject* module);
 int init_replay(PyObject* module);
 
 }  // namespace hcq

@@ -1,5 +1,5 @@
-// What the files of _native.GraphCommands share: graph_type.cpp builds it, graph_changes.cpp changes it,
-// replay_type.cpp submits it.
+// What the files of _native.GraphCommands share: graph_type.cpp builds it, graph_changes.cpp and
+// graph_batch.cpp change it, replay_type.cpp submits it.
 #pragma once
 #include <vector>
 
@@ -22,9 +22,10 @@ struct GraphLane {
 };
 
 struct GraphCommand {
-  uint32_t lane, offset;  // units
-  Program* program;       // null: not an exec
-  uint32_t buffers;       // how many it takes
+  uint32_t lane, offset;             // units
+  Program* program;                  // null: not an exec
+  uint32_t buffers;                  // how many it takes
+  std::vector<uint32_t> slots = {};  // of its values
 };
 
 // Something that several commands use and replays change: an address or a value.
@@ -40,6 +41,7 @@ struct GraphSlot {
 struct GraphState {
   std::vector<GraphLane> lanes;
   std::vector<GraphCommand> commands;
+  std::vector<uint32_t> at;  // by node, which command it is; UINT32_MAX: none
   std::vector<GraphSlot> slots;
   std::vector<std::vector<std::pair<uint32_t, Place>>> places;  // by slot: (lane, place), until it is sealed
   // Once sealed, in the order of their addresses, in which they are locked.
@@ -65,7 +67,17 @@ GraphState* graph_usable(PyObject* self);
 // Of a graph that is being built: null with an exception for a sealed one.
 GraphState* graph_building(PyObject* self);
 GraphCommand* graph_command(GraphState* graph, unsigned index);  // null with IndexError
+bool graph_check(PyObject* object);                              // whether it is a GraphCommands
 PyObject* graph_replay(PyObject* self, PyObject*);
+
+// Room for so many changes in every lane; throws bad_alloc. Up to so many can then be made, which can't fail.
+void graph_make_room(GraphState* graph, size_t changes);
+void graph_fill_slot(GraphState* graph, uint32_t slot, uint64_t content);
+void graph_patch_value(GraphState* graph, const GraphCommand& command, uint32_t position, const PackedValue& value);
+struct Sizes {
+  uint32_t groups[3], items[3];
+};
+void graph_patch_sizes(GraphState* graph, const GraphCommand& command, const Sizes& sizes);
 
 // Methods of graph_changes.cpp.
 PyObject* graph_add_slot(PyObject* self, PyObject*);

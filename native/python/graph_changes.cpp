@@ -32,44 +32,23 @@ void compact(std::vector<Patch>& pending) {
   pending.erase(pending.begin(), kept.base());
 }
 
-// Makes room for one more change; throws bad_alloc. Adding it then can't fail.
-void make_room(GraphLane& lane) {
-  if (lane.pending.size() >= lane.most) {
+void make_room(GraphLane& lane, size_t changes) {
+  if (lane.pending.size() + changes > lane.most) {
     compact(lane.pending);
-    lane.most = std::max<size_t>(1024, 2 * lane.pending.size());
+    lane.most = std::max<size_t>(1024, 2 * (lane.pending.size() + changes));
   }
-  if (lane.pending.size() == lane.pending.capacity()) lane.pending.reserve(2 * lane.pending.size() + 8);
+  if (lane.pending.size() + changes > lane.pending.capacity())
+    lane.pending.reserve(2 * lane.pending.size() + changes + 8);
 }
 
-bool add_change(GraphState* g, GraphLane& lane, const Patch& patch) {
+// The same with an exception instead.
+bool room_for_one(GraphState* g) {
   try {
-    make_room(lane);
+    graph_make_room(g, 1);
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
     return false;
   }
-  lane.pending.push_back(patch);
-  ++g->changes;
-  return true;
-}
-
-bool change(GraphState* g, unsigned slot, uint64_t content) {
-  GraphSlot& s = g->slots[slot];
-  if (s.known && s.content == content) return true;
-  Patch patch{};
-  patch.offset = slot;
-  patch.what = kPatchSlot;
-  patch.content = content;
-  try {
-    for (uint32_t lane : s.lanes) make_room(g->lanes[lane]);
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
-    return false;
-  }
-  for (uint32_t lane : s.lanes) g->lanes[lane].pending.push_back(patch);
-  ++g->changes;
-  s.known = true;
-  s.content = content;
   return true;
 }
 
@@ -82,6 +61,43 @@ GraphState* changing(PyObject* self, unsigned slot) {
   return g;
 }
 }  // namespace
+
+void graph_make_room(GraphState* g, size_t changes) {
+  for (GraphLane& lane : g->lanes) make_room(lane, changes);
+}
+
+void graph_fill_slot(GraphState* g, uint32_t slot, uint64_t content) {
+  GraphSlot& s = g->slots[slot];
+  if (s.known && s.content == content) return;
+  Patch patch{};
+  patch.offset = slot;
+  patch.what = kPatchSlot;
+  patch.content = content;
+  for (uint32_t lane : s.lanes) g->lanes[lane].pending.push_back(patch);
+  ++g->changes;
+  s.known = true;
+  s.content = content;
+}
+
+void graph_patch_value(GraphState* g, const GraphCommand& c, uint32_t position, const PackedValue& value) {
+  Patch patch{};
+  patch.offset = (c.offset + 1) * kUnit + value.offset;
+  patch.what = kPatchBytes | value.size * kPatchByte;
+  patch.content = value.content;
+  g->lanes[c.lane].pending.push_back(patch);
+  ++g->changes;
+  g->slots[c.slots[position]].known = false;
+}
+
+void graph_patch_sizes(GraphState* g, const GraphCommand& c, const Sizes& sizes) {
+  Patch patch{};
+  patch.offset = c.offset;
+  patch.what = kPatchGroups | kPatchItems;
+  std::copy(sizes.groups, sizes.groups + 3, patch.sizes.groups);
+  std::copy(sizes.items, sizes.items + 3, patch.sizes.items);
+  g->lanes[c.lane].pending.push_back(patch);
+  ++g->changes;
+}
 
 PyObject* graph_add_slot(PyObject* self, PyObject*) {
   GraphState* g = graph_building(self);
@@ -108,7 +124,8 @@ PyObject* graph_bind_address(PyObject* self, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// The slot's value is value `position` of an exec. All of a slot have one type: that of the first.
+// The slot's value is value `position` of an exec, which has those before it already. All of a slot have one type: that
+// of the first.
 PyObject* graph_bind_value(PyObject* self, PyObject* args) {
   unsigned slot, command, position;
   if (!PyArg_ParseTuple(args, "III", &slot, &command, &position)) return nullptr;
@@ -118,6 +135,7 @@ PyObject* graph_bind_value(PyObject* self, PyObject* args) {
   const Program* p = c->program;
   if (!p || slot >= g->slots.size() || (p->typed && position >= p->params.size() - p->pointers))
     return PyErr_Format(PyExc_IndexError, "command %u has no value %u", command, position);
+  if (position != c->slots.size()) return PyErr_Format(PyExc_ValueError, "values are bound in their order");
   GraphSlot& s = g->slots[slot];
   if (!s.program) {
     s.program = p;
@@ -127,6 +145,7 @@ PyObject* graph_bind_value(PyObject* self, PyObject* args) {
   uint32_t offset = p->typed ? p->params[p->pointers + position].offset : 8 * (1 + c->buffers + position);
   uint32_t bytes = p->typed ? p->params[p->pointers + position].size : 8;
   if (!place(g, slot, *c, kUnit + offset, bytes, 0)) return nullptr;
+  c->slots.push_back(slot);
   Py_RETURN_NONE;
 }
 
@@ -139,7 +158,8 @@ PyObject* graph_set_address(PyObject* self, PyObject* args) {
   if (!g) return nullptr;
   // Before anything changes. What is let go of here is used by replays under way: its own release waits for them.
   Ref kept(memory_keep(memory));
-  if (!kept || !change(g, slot, address)) return nullptr;
+  if (!kept || !room_for_one(g)) return nullptr;
+  graph_fill_slot(g, slot, address);
   PyObject* before = g->slots[slot].held;
   g->slots[slot].held = kept.release();
   Py_XDECREF(before);
@@ -157,30 +177,28 @@ PyObject* graph_set_value(PyObject* self, PyObject* args) {
   if (!s.program) return PyErr_Format(PyExc_RuntimeError, "slot %u is bound to no value", slot);
   PackedValue packed;
   if (!pack_value(*s.program, s.buffers, s.position, value, &packed)) return nullptr;
-  if (!dry && !change(g, slot, packed.content)) return nullptr;
+  if (dry) Py_RETURN_NONE;
+  if (!room_for_one(g)) return nullptr;
+  graph_fill_slot(g, slot, packed.content);
   Py_RETURN_NONE;
 }
 
 // One value of one launch, whichever slot it belongs to.
 PyObject* graph_set_one(PyObject* self, PyObject* args) {
-  unsigned slot, command, position;
+  unsigned command, position;
   PyObject* value;
   int dry = 0;
-  if (!PyArg_ParseTuple(args, "IIIO|p", &slot, &command, &position, &value, &dry)) return nullptr;
-  GraphState* g = changing(self, slot);
+  if (!PyArg_ParseTuple(args, "IIO|p", &command, &position, &value, &dry)) return nullptr;
+  GraphState* g = graph_usable(self);
   GraphCommand* c = g ? graph_command(g, command) : nullptr;
   if (!c) return nullptr;
-  if (!c->program || (c->program->typed && position >= c->program->params.size() - c->program->pointers))
+  if (!c->program || position >= c->slots.size())
     return PyErr_Format(PyExc_IndexError, "command %u has no value %u", command, position);
   PackedValue packed;
   if (!pack_value(*c->program, c->buffers, position, value, &packed)) return nullptr;
   if (dry) Py_RETURN_NONE;
-  Patch patch{};
-  patch.offset = (c->offset + 1) * kUnit + packed.offset;
-  patch.what = kPatchBytes | packed.size * kPatchByte;
-  patch.content = packed.content;
-  if (!add_change(g, g->lanes[c->lane], patch)) return nullptr;
-  g->slots[slot].known = false;
+  if (!room_for_one(g)) return nullptr;
+  graph_patch_value(g, *c, position, packed);
   Py_RETURN_NONE;
 }
 
@@ -194,16 +212,14 @@ PyObject* graph_set_sizes(PyObject* self, PyObject* args) {
   GraphCommand* c = g ? graph_command(g, command) : nullptr;
   if (!c) return nullptr;
   if (!c->program) return PyErr_Format(PyExc_ValueError, "command %u is no launch", command);
-  GraphLane& lane = g->lanes[c->lane];
-  Patch patch{};
-  patch.offset = c->offset;
-  patch.what = kPatchGroups | kPatchItems;
-  const Limits& limits = lane.device->limits;
-  if (!parse_groups(global, limits, patch.sizes.groups) || !parse_items(local, limits, patch.sizes.items) ||
-      !check_sizes(*c->program, patch.sizes.groups, patch.sizes.items))
+  const Limits& limits = g->lanes[c->lane].device->limits;
+  Sizes sizes;
+  if (!parse_groups(global, limits, sizes.groups) || !parse_items(local, limits, sizes.items) ||
+      !check_sizes(*c->program, sizes.groups, sizes.items))
     return nullptr;
   if (dry) Py_RETURN_NONE;
-  if (!add_change(g, lane, patch)) return nullptr;
+  if (!room_for_one(g)) return nullptr;
+  graph_patch_sizes(g, *c, sizes);
   Py_RETURN_NONE;
 }
 

@@ -168,11 +168,19 @@ PyObject* add_wait_mark(PyObject* self, PyObject* args) {
   return l ? add_signal_packet(self, lane, PacketType::wait, l->counter, mark, kRelative) : nullptr;
 }
 
-// Moves the commands into memory of their own; from now on there are replays.
-PyObject* seal(PyObject* self, PyObject*) {
+// Moves the commands into memory of their own; from now on there are replays. `nodes`: (node, command) pairs.
+PyObject* seal(PyObject* self, PyObject* nodes) {
   GraphState* g = graph_building(self);
   if (!g) return nullptr;
+  if (!PyDict_Check(nodes)) return PyErr_Format(PyExc_TypeError, "a dict of commands by node is expected");
   try {
+    PyObject *key, *value;
+    for (Py_ssize_t i = 0; PyDict_Next(nodes, &i, &key, &value);) {
+      unsigned long node = PyLong_AsUnsignedLong(key), command = PyLong_AsUnsignedLong(value);
+      if (PyErr_Occurred()) return nullptr;
+      if (node >= g->at.size()) g->at.resize(node + 1, UINT32_MAX);
+      g->at[node] = static_cast<uint32_t>(command);
+    }
     for (GraphLane& l : g->lanes) {
       if (l.packets.empty()) continue;
       l.commands = new BoundCommands;
@@ -293,7 +301,8 @@ PyMethodDef methods[] = {
     {"bind_address", graph_bind_address, METH_VARARGS,
      "bind_address(slot, command, index, addend)\n--\n\nBuffer `index` of a launch, or dest (0) or src (1) of a copy."},
     {"bind_value", graph_bind_value, METH_VARARGS, "bind_value(slot, command, position)\n--\n\nA value of a launch."},
-    {"seal", seal, METH_NOARGS, "seal()\n--\n\nNo more commands: replays may begin."},
+    {"seal", seal, METH_O,
+     "seal(nodes)\n--\n\nNo more commands: replays may begin. Which command each node is: a dict."},
     {"set_address", graph_set_address, METH_VARARGS,
      "set_address(slot, address, memory)\n--\n\nChange it for the replays that follow; `memory` is kept until the "
      "next change."},
@@ -301,7 +310,7 @@ PyMethodDef methods[] = {
      "set_value(slot, value, dry=False)\n--\n\nChange it for the replays that follow; dry: only see whether it can "
      "be."},
     {"set_one", graph_set_one, METH_VARARGS,
-     "set_one(slot, command, position, value, dry=False)\n--\n\nChange one launch's value, which is of that slot."},
+     "set_one(command, position, value, dry=False)\n--\n\nChange one launch's value."},
     {"set_sizes", graph_set_sizes, METH_VARARGS,
      "set_sizes(command, groups, items, dry=False)\n--\n\nChange a launch's sizes for the replays that follow."},
     {"replay", graph_replay, METH_NOARGS,
@@ -331,6 +340,8 @@ GraphState* graph_usable(PyObject* self) {
   }
   return g->state;
 }
+
+bool graph_check(PyObject* object) { return Py_TYPE(object) == Graph_Type; }
 
 GraphState* graph_building(PyObject* self) {
   GraphState* g = graph_usable(self);

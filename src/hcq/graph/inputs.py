@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hcq import _native
 from hcq.graph.nodes import Copy, HostCopy, Launch, Node, span_of
 
 if TYPE_CHECKING:
@@ -31,32 +32,12 @@ class Seen(NamedTuple):
     inputs: Inputs
 
 
-class Input:
-    """A buffer that replays may replace. Several names may stand for one."""
-
-    def __init__(self, names: list[str], buf: Any) -> None:
-        self.names = names
-        self.captured: Span = span_of(buf)
-        self.nbytes = self.captured[1] - self.captured[0]
-        self.take(buf)
-        self.device: str | None = getattr(buf, "device", None)
-        self.copied = 0
-        """Bytes from its start that copies use: what replaces it has as many at least."""
-        self.by_host = False
-        """Whether a copy by the host uses it: what replaces it is a Buffer then."""
-
-    def take(self, buf: Any) -> None:
-        """What it is from now on. Its memory is the graph's, be the Buffer deallocated meanwhile."""
-        self.buf = buf
-        self.handle = getattr(buf, "_buf", buf)
-        self.now: Span = span_of(buf)
-
-
 class Inputs:
     """All inputs of a graph, found by name and by address."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        self.slots: list[Input] = []
+        self.slots: list[_native.GraphInput] = []
+        self._names: list[list[str]] = []  # by slot
         self.by_name: dict[str, int] = {}
         by_span: dict[Span, int] = {}
         for name, buf in given.items():
@@ -68,8 +49,11 @@ class Inputs:
                 raise TypeError(f"input {name!r} must be a Buffer or a handle, not {type(buf).__name__}")
             slot = by_span.setdefault(span_of(buf), len(self.slots))
             if slot == len(self.slots):
-                self.slots.append(Input([], buf))
-            self.slots[slot].names.append(name)
+                device = getattr(buf, "device", None)
+                self.slots.append(_native.GraphInput(buf, getattr(buf, "_buf", buf), device, *span_of(buf)))
+                self._names.append([])
+            self._names[slot].append(name)
+            self.slots[slot].names = len(self._names[slot])
             self.by_name[name] = slot
         order = sorted(range(len(self.slots)), key=lambda slot: self.slots[slot].captured)
         self._exact = by_span
@@ -113,7 +97,7 @@ class Inputs:
             size = node.src.nbytes if isinstance(node, HostCopy) else node.nbytes
             for use in uses:
                 self.slots[use.slot].copied = max(self.slots[use.slot].copied, use.offset + size)
-                self.slots[use.slot].by_host |= isinstance(node, HostCopy)
+                self.slots[use.slot].by_host = self.slots[use.slot].by_host or isinstance(node, HostCopy)
         return uses
 
     def moved(self, span: Span) -> Span:
@@ -137,7 +121,9 @@ class Inputs:
                 raise TypeError(f"this graph has no input {name!r}; it has {known} (hcq.capture(inputs={{...}}))")
             place = self.slots[slot]
             if slot in chosen and span_of(chosen[slot]) != span_of(buf):
-                raise ValueError(f"{' and '.join(place.names)} were one buffer when captured: they get one here too")
+                raise ValueError(
+                    f"{' and '.join(self._names[slot])} were one buffer when captured: they get one here too"
+                )
             if hasattr(buf, "ensure_allocated"):
                 if place.device is not None and buf.device != place.device:
                     raise ValueError(
@@ -158,16 +144,3 @@ class Inputs:
                 )
             chosen[slot] = buf
         return chosen
-
-
-def overlaps(spans: Sequence[Span], others: Sequence[Span]) -> bool:
-    """Whether some of `spans` share bytes with each other, or with some of `others`, which don't among themselves."""
-    marked = sorted([(*span, True) for span in spans] + [(*span, False) for span in others])
-    reach, reach_new = 0, 0
-    for start, end, new in marked:
-        if start < (reach if new else reach_new):
-            return True
-        reach = max(reach, end)
-        if new:
-            reach_new = max(reach_new, end)
-    return False

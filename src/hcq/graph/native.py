@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hcq import _native
-from hcq.errors import LaunchError
 from hcq.graph.inputs import Seen
 from hcq.graph.nodes import Copy, Launch, Node, Sync, span_of
 from hcq.graph.plan import LaneKey, Plan, plan
@@ -16,7 +15,8 @@ from hcq.graph.plan import LaneKey, Plan, plan
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hcq.graph.inputs import Inputs, Use
+    from hcq.graph.inputs import Use
+    from hcq.graph.work import Work
 
 _MOST_LANES = 4
 
@@ -24,50 +24,41 @@ _MOST_LANES = 4
 class NativeCommands:
     """The commands of a graph, or of a part of it, as native queues take them. One thread at a time."""
 
-    def __init__(
-        self,
-        nodes: Sequence[Node],
-        before: Mapping[int, Sequence[int]],
-        uses: Mapping[int, Sequence[Use]],
-        inputs: Inputs,
-        serial: bool,
-    ) -> None:
-        self.plan: Plan = plan(nodes, before, lanes, serial)
-        self._commands = _native.GraphCommands(tuple((key.device, key.ordinal) for key in self.plan.lanes))
-        self.indices = {node.index for node in nodes}
+    def __init__(self, work: Work) -> None:
+        self.plan: Plan = plan(work.nodes, work.before, lanes, work.serial)
+        self.commands = _native.GraphCommands(tuple((key.device, key.ordinal) for key in self.plan.lanes))
+        """A slot for each input comes first, then those of value_slots."""
+        self.indices = work.indices
         self._at: dict[int, int] = {}  # the command of a node
-        self._slots = [self._commands.slot() for _ in inputs.slots]
-        self._values: dict[tuple[str, str], int] = {}
-        self._value_slot: dict[tuple[int, int], int] = {}
-        self._build(uses)
-        self._commands.seal()
-        self._commands.part = Seen(nodes, inputs)
+        self._values = value_slots(work.nodes, len(work.inputs.slots))
+        for _ in range(len(work.inputs.slots) + len(self._values)):
+            self.commands.slot()
+        self._build(work.uses)
+        self.commands.seal(self._at)
+        self.commands.part = Seen(work.nodes, work.inputs)
         self.in_order = len({step.lane for step in self.plan.steps}) < 2
-        self.replay = self._commands.replay
+        self.replay = self.commands.replay
 
     def set_input(self, slot: int, buf: Any) -> None:
         """Use `buf` from the next replay on."""
-        self._commands.set_address(self._slots[slot], span_of(buf)[0], buf)
+        self.commands.set_address(slot, span_of(buf)[0], buf)
 
     def set_value(self, node: Launch, position: int, value: Any, dry: bool = False) -> None:
         """Use another value from the next replay on; `dry` only raises where it can't be. LaunchError."""
-        slot = self._value_slot.get((node.index, position))
-        if slot is None:
-            raise LaunchError(f"{node.name}: a value of kernargs that were filled by hand can't be changed")
-        self._commands.set_one(slot, self._at[node.index], position, value, dry)
+        self.commands.set_one(self._at[node.index], position, value, dry)
 
     def set_values(self, keys: Sequence[tuple[str, str]], value: Any, dry: bool = False) -> None:
         """Use another value in all launches that have one of these keys (see value_keys)."""
         for key in keys:
             if key in self._values:
-                self._commands.set_value(self._values[key], value, dry)
+                self.commands.set_value(self._values[key], value, dry)
 
     def set_sizes(self, node: Launch, groups: Any, items: Any, dry: bool = False) -> None:
         """Use other sizes from the next replay on."""
-        self._commands.set_sizes(self._at[node.index], groups, items, dry)
+        self.commands.set_sizes(self._at[node.index], groups, items, dry)
 
     def _build(self, uses: Mapping[int, Sequence[Use]]) -> None:
-        commands, plan = self._commands, self.plan
+        commands, plan = self.commands, self.plan
         filled: set[int] = set()
         started = {}
         if len(plan.ends) > 1:  # work of one device comes after what was queued on the others before
@@ -97,18 +88,14 @@ class NativeCommands:
                 commands.mark(main)  # a timeline is set behind commands, be it one that does nothing
 
     def _add(self, node: Node, lane: int, uses: Sequence[Use]) -> bool:
-        commands = self._commands
+        commands = self.commands
         if isinstance(node, Launch):
             if node.kernargs is not None:
                 at = commands.exec_packed(lane, node.program, node.kernargs, node.groups, node.items)
             else:
                 at = commands.exec(lane, node.program, node.handles, node.vals, node.groups, node.items)
                 for position, key in enumerate(value_keys(node)):
-                    slot = self._values.get(key)
-                    if slot is None:
-                        slot = self._values[key] = commands.slot()
-                    self._value_slot[node.index, position] = slot
-                    commands.bind_value(slot, at, position)
+                    commands.bind_value(self._values[key], at, position)
         elif isinstance(node, Copy):
             at = commands.copy(lane, node.dest_at, node.src_at, node.nbytes)
         elif isinstance(node, Sync):
@@ -119,7 +106,7 @@ class NativeCommands:
             raise TypeError(f"{node!r} is nothing for a native queue")
         self._at[node.index] = at
         for use in uses:
-            commands.bind_address(self._slots[use.slot], at, use.which, use.offset)
+            commands.bind_address(use.slot, at, use.which, use.offset)
         return True
 
 
@@ -127,6 +114,12 @@ def lanes(device: Any) -> list[LaneKey]:
     """The queues of a native device that graphs may use: its own compute queue, and a few beside it."""
     count = min(_MOST_LANES, max(2, _native.worker_limit()))
     return [LaneKey(device, ordinal, "all") for ordinal in range(count)]
+
+
+def value_slots(nodes: Sequence[Node], first: int) -> dict[tuple[str, str], int]:
+    """The slot of each key of values: the same in all commands of a graph that is one part."""
+    keys = (key for node in nodes if isinstance(node, Launch) and node.vals for key in value_keys(node))
+    return {key: slot for slot, key in enumerate(dict.fromkeys(keys), first)}
 
 
 def value_keys(node: Launch) -> list[tuple[str, str]]:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import _native
 from hcq.graph.native import NativeCommands
-from hcq.graph.nodes import HostCopy, Node, span_of
+from hcq.graph.nodes import HostCopy, Node
 from hcq.graph.queued import commands_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hcq.graph.inputs import Inputs, Use
-    from hcq.graph.nodes import Span
+    from hcq.graph.work import Work
 
 
 def keep(kept: dict[int, Any], buf: Any, handle: Any) -> None:
@@ -29,25 +28,15 @@ def keep(kept: dict[int, Any], buf: Any, handle: Any) -> None:
 class Parts:
     """A graph's commands, ready to be replayed. One thread at a time."""
 
-    def __init__(
-        self,
-        nodes: Sequence[Node],
-        before: Mapping[int, Sequence[int]],
-        uses: Mapping[int, Sequence[Use]],
-        inputs: Inputs,
-        serial: bool,
-    ) -> None:
-        self.inputs_at: dict[int, Span] = {}
-        """Where inputs are that are no longer as captured."""
+    def __init__(self, work: Work) -> None:
         self.parts: list[Any] = []
-        self._kept: dict[int, Any] = {}
         run: list[Node] = []
-        for node in [*nodes, None]:
+        for node in [*work.nodes, None]:
             if run and (node is None or _kind(node) is not _kind(run[0])):
                 inside = {known.index for known in run}
-                _check_order(run, before, inside)
-                among = {index: [other for other in before[index] if other in inside] for index in inside}
-                self.parts.append(_kind(run[0])(run, among, uses, inputs, serial))
+                _check_order(run, work.before, inside)
+                among = {index: [other for other in work.before[index] if other in inside] for index in inside}
+                self.parts.append(_kind(run[0])(work._replace(nodes=run, before=among)))
                 run = []
             if node is not None:
                 run.append(node)
@@ -64,28 +53,16 @@ class Parts:
             replay = part.replay()
         return replay
 
-    def check(self, change: tuple[Any, ...]) -> None:
-        """Raise what `apply` would, and change nothing."""
-        self._send(change, dry=True)
-
-    def apply(self, change: tuple[Any, ...]) -> None:
-        """Carry out one change of an input, a value or sizes, for later replays."""
-        self._send(change, dry=False)
-
-    def _send(self, change: tuple[Any, ...], dry: bool) -> None:
-        what, index, position, *given = change
+    def set_input(self, slot: int, buf: Any) -> None:
+        """Use `buf` from the next replay on."""
         for part in self.parts:
-            if what == "input":
-                self.inputs_at[index] = span_of(given[0])
-                part.set_input(index, given[0])
-            elif what == "values":
-                part.set_values(given[0], given[1], dry)
-            elif index not in part.indices:
-                continue
-            elif what == "value":
-                part.set_value(given[0], position, given[1], dry)
-            else:
-                part.set_sizes(given[0], given[1], given[2], dry)
+            part.set_input(slot, buf)
+
+    @property
+    def commands(self) -> Any:
+        """The native commands, where that is all."""
+        part = self.parts[0] if len(self.parts) == 1 else None
+        return part.commands if isinstance(part, NativeCommands) else None
 
 
 class Done:
@@ -102,17 +79,10 @@ class HostCommands:
 
     in_order = True
 
-    def __init__(
-        self,
-        nodes: Sequence[Node],
-        before: Mapping[int, Sequence[int]],
-        uses: Mapping[int, Sequence[Use]],
-        inputs: Inputs,
-        serial: bool,
-    ) -> None:
-        self.indices = {node.index for node in nodes}
+    def __init__(self, work: Work) -> None:
+        self.indices = work.indices
         self._copies = [
-            ([node.dest, node.src], uses.get(node.index, ())) for node in nodes if isinstance(node, HostCopy)
+            ([node.dest, node.src], work.uses.get(node.index, ())) for node in work.nodes if isinstance(node, HostCopy)
         ]
 
     def replay(self) -> Done:

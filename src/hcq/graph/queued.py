@@ -22,10 +22,11 @@ from hcq.queues.kernargs import Block
 from hcq.runtime import watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from hcq.graph.inputs import Inputs, Use
+    from hcq.graph.inputs import Use
     from hcq.graph.plan import Plan
+    from hcq.graph.work import Work
 
 _MOST_UNDER_WAY = 4
 """Replays with different arguments that may run at a time; a further one waits for the oldest."""
@@ -44,21 +45,14 @@ class QueuedCommands:
 
     signal_t: Any
 
-    def __init__(
-        self,
-        nodes: Sequence[Node],
-        before: Mapping[int, Sequence[int]],
-        uses: Mapping[int, Sequence[Use]],
-        inputs: Inputs,
-        serial: bool,
-    ) -> None:
-        self.plan = plan(nodes, before, lanes, serial)
-        self.seen = Seen(nodes, inputs)
-        self.indices = {node.index for node in nodes}
+    def __init__(self, work: Work) -> None:
+        self.plan = plan(work.nodes, work.before, lanes, work.serial)
+        self.seen = Seen(work.nodes, work.inputs)
+        self.indices = work.indices
         self.in_order = len({step.lane for step in self.plan.steps}) < 2
-        self._uses = uses
+        self._uses = work.uses
         self._inputs: dict[int, Any] = {}  # by slot; those that are no longer as captured
-        self._launches = {node.index: node for node in nodes if isinstance(node, Launch)}
+        self._launches = {node.index: node for node in work.nodes if isinstance(node, Launch)}
         self._vals = {index: list(node.vals) for index, node in self._launches.items()}
         self._sizes = {index: (node.groups, node.items) for index, node in self._launches.items()}
         self._keys: dict[tuple[str, str], list[tuple[int, int]]] = {}

@@ -74,7 +74,7 @@ class HCQCompiled(Compiled):
 
     graph_commands: Any = None
     """How graphs run here: None for command queues; a driver with graphs of its own gives what hcq.graph.queued's
-    QueuedCommands is: called with (nodes, before, uses, inputs, serial), it replays and changes arguments."""
+    QueuedCommands is: made with an hcq.graph.work.Work, it replays and changes arguments."""
 
     lost: DeviceLost | None = None
     """Why the device is lost; None while it is well."""
