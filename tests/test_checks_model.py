@@ -397,3 +397,25 @@ def test_a_launch_that_is_told_of_after_the_host_has_seen_its_end_is_late_and_no
     found += model.machine.signals["t"].lost(3, deed("wait of the host"))
     found += model.submit("copy", [(Wait("t", 4), deed("wait")), (Set("t", 5), deed("set"))])
     assert not found and model.machine.signals["t"].highest == 5
+
+
+def test_memory_whose_end_nobody_told_of_is_not_called_freed():
+    model = Model()
+    model.allocate(1, "memory", 0, 64, "buffer x", None)
+    model.allocate(2, "memory", 16, 32, "buffer y", None)  # of a driver that let go of it all at once
+    assert not model.submit("q0", [(one("fill", WRITE, 32, 40), deed("fill"))])
+    model.free(2, None)
+    model.allocate(3, "memory", 16, 24, "buffer z", None)
+    (finding,) = model.submit("q0", [(one("fill", WRITE, 24, 32), deed("fill"))])
+    assert finding.kind is Kind.AFTER_FREE
+
+
+def test_memory_of_an_owner_that_is_gone_is_nobodys():
+    model, owner = Model(), object()
+    model.allocate(1, "memory", 0, 64, "buffer x", None, owner=owner)
+    model.allocate(2, "memory", 64, 128, "buffer y", None, owner=owner)
+    model.free(1, None)
+    model.memory.forget_of(owner)
+    for first in (0, 64):
+        assert not model.submit("q0", [(one("fill", WRITE, first, first + 8), deed("fill"))])
+        assert model.memory.find("memory", first) is None

@@ -71,16 +71,15 @@ class Book:
         known = self._devices.get(id(device))
         if known is None or known.device() is not device:
             known = self._devices[id(device)] = Lanes(device, next(self._serials))
-        with watch.quiet():
-            timeline = device.timeline_signal
-            key = key_of(timeline)
-            if key not in known.timelines:
-                known.timelines.add(key)
-                # What was queued before anybody looked is taken for done: nothing is known of it.
-                base = min([device.timeline_value, *(value for signal, value in sets if key_of(signal) == key)]) - 1
-                if key not in self._signals:
-                    self._signals[key] = timeline
-                    self._model.signal(key, f"the timeline of {known.name}", lambda: base)
+        timeline = device.timeline_signal
+        key = key_of(timeline)
+        if key not in known.timelines:
+            known.timelines.add(key)
+            # What was queued before anybody looked is taken for done: nothing is known of it.
+            base = min([device.timeline_value, *(value for signal, value in sets if key_of(signal) == key)]) - 1
+            if key not in self._signals:
+                self._signals[key] = timeline
+                self._model.signal(key, f"the timeline of {known.name}", lambda: base)
         return known
 
     def signal(self, signal: Any, base: int | None = None) -> Hashable:
@@ -110,15 +109,15 @@ class Book:
             # A stream's own: it has no more than the number, and goes past it even where the work failed.
             return bool(signal.value >= value or _native.signal_error(signal))
 
-    def gone(self) -> list[LaneKey]:
-        """The hardware queues of devices that were closed, or nobody has any more. They are told of once."""
-        keys: list[LaneKey] = []
+    def gone(self) -> list[Lanes]:
+        """Devices that were closed, or nobody has any more. They are told of once."""
+        gone = []
         for number, lanes in list(self._devices.items()):
             device = lanes.device()
             if device is None or device.closed:
-                keys += lanes.queues
+                gone.append(lanes)
                 del self._devices[number]
-        return keys
+        return gone
 
     def is_drivers(self, key: Hashable) -> bool:
         """Whether threads of a driver in Python set it: as a timeline, a stream's signal, or a queue's mark."""

@@ -9,7 +9,6 @@ from bisect import bisect_left, bisect_right, insort
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hcq.validation.clocks import covers
 from hcq.validation.events import READ, UNKNOWN, WRITE
 from hcq.validation.intervals import Intervals
 from hcq.validation.report import Finding, Kind, span
@@ -42,7 +41,7 @@ class Region:
         if first >= last:
             return None
         part = Region(self.number, self.space, first, last, self.name, self.made)
-        part.is_free, part.freed, part.written = True, self.freed, None
+        part.is_free, part.freed, part.written, part.owner = True, self.freed, None, self.owner
         return part
 
     def __str__(self) -> str:
@@ -109,11 +108,17 @@ class Memory:
         low, high = _overlapping(known, first, last)
         rest = []
         for before in known[low:high]:
+            if before.is_free:  # what is left of it on both sides stays so; the end of a live one was not told of
+                rest += [part for part in (before.part(before.first, first), before.part(last, before.last)) if part]
             before.is_free = True
             self._by_number.pop(before.number, None)
-            # What is left of it on both sides stays freed memory.
-            rest += [part for part in (before.part(before.first, first), before.part(last, before.last)) if part]
         known[low:high] = rest
+
+    def forget_of(self, owner: object) -> None:
+        """The allocations of an owner that is gone: their memory may be anybody's."""
+        for space, known in self._regions.items():
+            for region in [region for region in known if region.owner is owner]:
+                self.forget(space, region.first, region.last)
 
     def free(self, number: int, freed: Site | None) -> None:
         """The end of an allocation. Its memory may be handed out again."""
@@ -137,6 +142,9 @@ class Memory:
 
     def resolve(self, access: Access, deed: Deed) -> tuple[Region | None, Finding | None]:
         """The allocation that an access of something about to be queued means, and what is wrong with that."""
+        region = self._by_number.get(access.region)
+        if region is not None and not region.is_free and region.first <= access.first and access.last <= region.last:
+            return region, None
         region = self.find(access.space, access.first)
         if access.region and (region is None or region.number != access.region):
             now = f"; its memory is now {region}" if region is not None else ""
@@ -170,9 +178,9 @@ class Memory:
         found, kept = [], []
         new = Record(access, agent, clock.get(agent, 0), deed, region)
         for record in history.records:
-            if covers(floor, record.agent, record.time):
+            if floor.get(record.agent, 0) >= record.time:
                 continue
-            ordered = covers(clock, record.agent, record.time)
+            ordered = clock.get(record.agent, 0) >= record.time
             if not (ordered and _replaces(new, record)):
                 kept.append(record)
             if not ordered and (finding := _conflict(record, new)) is not None:
@@ -248,9 +256,10 @@ def _conflict(old: Record, new: Record) -> Finding | None:
         which = f"{span(first, last, region.first, region.last - region.first)} of {region}"
     sides = f"{_side(old)}\n  and {_side(new)}"
     if old.region is not new.region and old.region is not None and new.region is not None:
-        text = (
-            f"reuse: {which} was handed out again while work on what it was before, {old.region}, is queued:\n  {sides}"
-        )
+        # Which of them is queued first says nothing of which was allocated first.
+        before, region = sorted((old.region, new.region), key=lambda each: each.number)
+        which = f"{span(first, last, region.first, region.last - region.first)} of {region}"
+        text = f"reuse: {which} was handed out again while work on what it was before, {before}, is queued:\n  {sides}"
         return Finding(Kind.REUSE, text, (old.deed, new.deed), possible)
     hint = "nothing orders them: let one wait for a signal that is set after the other"
     text = f"race: two accesses to {which}:\n  {sides}\n  {hint}"

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.queues.device import HCQCompiled
 from hcq.runtime import watch
-from hcq.validation import sites
+from hcq.validation import sites, wraps
 from hcq.validation.events import READ, WRITE, Deed, Link, Set, Wait, Work
+from hcq.validation.hosts import HostAccesses
 from hcq.validation.lanes import Book, Lanes, key_of
 from hcq.validation.model import Model
 from hcq.validation.ranges import Ranges, space_of
@@ -22,20 +23,11 @@ from hcq.validation.report import Finding, Kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from hcq.validation.events import Access, Command, Site
+    from hcq.validation.events import Command, Site
     from hcq.validation.lanes import LaneKey
 
 _DEEDS = 8  # writers of an allocation that are remembered for red zones
 _AHEAD = 2**16  # values that a timeline may have before its queues are heard of
-_FAR = 2**30  # further than this ahead of a timeline, a value is of another one
-
-
-class _Thread(threading.local):
-    """Host accesses that were told of, and that come after a wait which this thread has yet to do."""
-
-    def __init__(self) -> None:
-        self.accesses: list[tuple[Access, bool, Deed]] = []
-        """With whether the host did it itself, not queues on its behalf."""
 
 
 class Watcher(watch.Observer):
@@ -54,7 +46,7 @@ class Watcher(watch.Observer):
         self._late: list[Finding] = []
         self._lock = threading.RLock()
         self._inside = False
-        self._thread = _Thread()
+        self._host = HostAccesses(self.model, self._ranges)
 
     # Work
 
@@ -68,7 +60,7 @@ class Watcher(watch.Observer):
                     self._promised |= {(c.signal, c.value) for c, _ in commands if isinstance(c, Set)}
                 finding = self.model.deadlock(self._lane_of(lanes, queue), commands)
                 found = [finding] if finding is not None else []
-                self._report(found + self._wraps(commands))
+                self._report(found + wraps.wrong(self._book, self.model, commands))
         return False
 
     def submitted(self, device: Any, queue: Any) -> None:
@@ -163,7 +155,8 @@ class Watcher(watch.Observer):
             wait = Deed(f"a wait for {value}", "the host", site)
             if key is None:
                 return []
-            return self._wraps([(Wait(key, value), wait)]) + self.model.machine.signals[key].lost(value, wait)
+            found = wraps.wrong(self._book, self.model, [(Wait(key, value), wait)])
+            return found + self.model.machine.signals[key].lost(value, wait)
 
         self._do(event)
 
@@ -191,7 +184,7 @@ class Watcher(watch.Observer):
             if not isinstance(device, HCQCompiled):
                 return []
             found = self.model.finish(list(self._book.lanes(device).queues))
-            return found + self._host_accesses()
+            return found + self._host.look()
 
         self._do(event, deferred=False)
 
@@ -257,7 +250,7 @@ class Watcher(watch.Observer):
     def untold(self) -> list[Finding]:
         """What was found and waits for an event at which it can be told: this was the last one."""
         with self._lock:
-            found, self._late = [*self._late, *self._host_accesses()], []
+            found, self._late = [*self._late, *self._host.look()], []
         return found
 
     def find(self, device: Any, address: int) -> Any:
@@ -277,7 +270,10 @@ class Watcher(watch.Observer):
     def _seen(self, device: Any) -> list[Finding]:
         gone = self._book.gone()
         self._book.lanes(device)
-        return self.model.retire(gone)
+        found = self.model.retire([key for lanes in gone for key in lanes.queues])
+        for lanes in gone:
+            self.model.memory.forget_of(lanes)
+        return found
 
     def _do(self, event: Callable[[], Sequence[Finding] | None], deferred: bool = True, quietly: bool = False) -> None:
         with self._lock:
@@ -287,7 +283,7 @@ class Watcher(watch.Observer):
             try:
                 self._book.sweep()
                 self._note_freed()
-                found = self._host_accesses() if deferred else []
+                found = self._host.look() if deferred else []
                 if self._late and not quietly:
                     found += self._late
                     self._late = []
@@ -365,26 +361,16 @@ class Watcher(watch.Observer):
     def _note(self, work: Work, deed: Deed) -> None:
         for access in work.accesses:
             if access.kind != READ:
-                region = self.model.memory.find(access.space, access.first)
-                if region is not None:
-                    self.deeds.setdefault(region.number, deque(maxlen=_DEEDS)).append(deed)
-
-    def _wraps(self, commands: Sequence[tuple[Command, Deed]]) -> list[Finding]:
-        """Values that are far ahead of the timeline they are used with: those of the signal that it had before."""
-        for command, deed in commands:
-            if isinstance(command, (Wait, Set)) and command.value >= _FAR:
-                device = self._book.timeline_of(command.signal)
-                if device is not None and command.value > device.timeline_value + _FAR:
-                    text = (
-                        f"wrap kept wrong: {deed}\n  {device.dname} is at value {device.timeline_value} of a fresh "
-                        f"signal, and {command.value} belongs to the one before: keep (signal, value) together, and "
-                        "read dev.timeline_signal anew"
-                    )
-                    return [Finding(Kind.SIGNAL, text, (deed,))]
-        return []
+                number = access.region
+                if not number:
+                    region = self.model.memory.find(access.space, access.first)
+                    number = region.number if region is not None else 0
+                if number:
+                    if number not in self.deeds:
+                        self.deeds[number] = deque(maxlen=_DEEDS)
+                    self.deeds[number].append(deed)
 
     def _host_access(self, buf: Any, offset: int, nbytes: int, kind: int) -> None:
-        # Which memory is meant is found out at once: remembering the buffer would keep it alive.
         site = sites.here()
         with self._lock:
             if self._inside:
@@ -392,29 +378,8 @@ class Watcher(watch.Observer):
             self._note_freed()
             region = self._find(buf, getattr(buf, "_buf", buf))
             device = region.owner.device() if region is not None else None
-            if region is None or device is None:
-                return
-            what = "read" if kind == READ else "written"
-            access = self._ranges.of_buffer(device, buf, kind, f"memory {what}")
-        if access is not None:
-            first = access.first + offset
-            access = access._replace(first=first, last=first + nbytes)
-            direct = getattr(device.allocator, "_direct", lambda: True)()
-            deed = Deed("copyout" if kind == READ else "copyin", "the host", site)
-            self._thread.accesses.append((access, direct, deed))
-
-    def _host_accesses(self) -> list[Finding]:
-        """What the host did to memory. Told before it waits for the device, and looked at after that."""
-        told, self._thread.accesses = self._thread.accesses, []
-        found: list[Finding] = []
-        for access, direct, deed in told:
-            if direct:
-                found += self.model.touch(access, deed)
-            elif access.kind == READ:  # through the ring: the copies are submits of their own
-                region = self.model.memory.region(access.region)
-                finding = self.model.memory.unwritten(access, region, deed)
-                found += [finding] if finding is not None else []
-        return found
+            if device is not None:
+                self._host.tell(device, buf, offset, nbytes, kind, site)
 
     def _find(self, buf: Any, handle: Any) -> Any:
         if not hasattr(handle, "va_addr"):

@@ -26,8 +26,10 @@ class _Fill(NamedTuple):
 
 
 def space_of(device: Any) -> Hashable:
-    """The address space of a device's memory: one for all whose memory the host reaches."""
-    return _HOST if getattr(getattr(device, "allocator", None), "host_access", False) else device.dname
+    """The address space of a device's memory: one for all whose memory the host reaches, and one for the others of a
+    kind, whose copy queues take each other's addresses."""
+    reached = getattr(getattr(device, "allocator", None), "host_access", False)
+    return _HOST if reached else str(device.dname).partition(":")[0]
 
 
 class Ranges:

@@ -59,6 +59,12 @@ class Signal:
         if self.base >= value:
             return {}
         if self._in_order:
+            if (
+                self.settings
+                and self.settings[-1].value == value
+                and (len(self.settings) == 1 or self.settings[-2].value < value)
+            ):
+                return self.settings[-1].clock  # a timeline's usual one
             at = bisect_left(self.settings, value, key=_value)
             return self.settings[at].clock if at < len(self.settings) else None
         able = [setting.clock for setting in self.settings if setting.value >= value]
