@@ -212,22 +212,98 @@ def test_names_say_which_file_and_how():
     assert Device["DISK:/a?mode=rw?mode=r"].place.path == "/a?mode=rw"
 
 
-def test_a_segment_is_shared_memory_in_place(tmp_path):
+@pytest.fixture
+def segment():
     name = f"hcq-test-{os.getpid()}"
-    made = Buffer(f"DISK:shm:{name}?mode=create", 4096, U8).allocate()
-    try:
-        other = Buffer(f"DISK:shm:{name}", 4096, U8).allocate()
-        numpy.asarray(made)[:4] = [1, 2, 3, 4]
-        assert bytes(other.as_buffer())[:4] == bytes([1, 2, 3, 4])
-        assert not numpy.asarray(other).flags.writeable
-        view = made.view(64, U8, 64)
-        signal = HCQSignal(0, memory=view)
-        HCQSignal(0, memory=made.view(64, U8, 64)).value = 7
-        assert signal.value == 7 and bytes(other.as_buffer())[64] == 7
-        with pytest.raises(ValueError, match="mode=create grows"):
-            Buffer(f"DISK:shm:{name}", 8192, U8).allocate()
-    finally:
+    yield name
+    with contextlib.suppress(FileNotFoundError):
         os.unlink(f"/dev/shm/{name}")
+
+
+def test_a_segment_is_shared_memory_in_place(segment):
+    made = Buffer(f"DISK:shm:{segment}?mode=create", 4096, U8).allocate()
+    other = Buffer(f"DISK:shm:{segment}", 4096, U8).allocate()
+    numpy.asarray(made)[:4] = [1, 2, 3, 4]
+    assert bytes(other.as_buffer())[:4] == bytes([1, 2, 3, 4])
+    assert not numpy.asarray(other).flags.writeable
+    with pytest.raises(ValueError, match="writable memory"):
+        HCQSignal(0, memory=other.view(64, U8, 64))
+    signal = HCQSignal(0, memory=made.view(64, U8, 64))
+    HCQSignal(0, memory=made.view(64, U8, 64)).value = 7
+    assert signal.value == 7 and bytes(other.as_buffer())[64] == 7
+    with pytest.raises(ValueError, match="mode=create grows"):
+        Buffer(f"DISK:shm:{segment}", 8192, U8).allocate()
+    with pytest.raises(FileNotFoundError):
+        Buffer(f"DISK:shm:{segment}-none", 4, U8).allocate()
+
+
+def test_kernels_and_queues_work_in_a_segment(segment, device):
+    made = Buffer(f"DISK:shm:{segment}?mode=create", 100_000, U8).allocate()
+    data = hcq.array(numpy.frombuffer(data_of(100_000), numpy.uint8), device)
+    hcq.copy(made, data)
+    back = hcq.empty(100_000, U8, device)
+    hcq.copy(back, made)
+    assert bytes(back.as_buffer()) == data_of(100_000) == bytes(made.as_buffer())
+
+
+OTHER_SIDE = """
+import hcq, sys
+both = hcq.Buffer("DISK:shm:" + sys.argv[1] + "?mode=rw", 4096, hcq.dtypes.uint8).allocate()
+ask, answer = (hcq.HCQSignal(memory=both.view(64, hcq.dtypes.uint8, at)) for at in (0, 64))
+numbers = hcq.Buffer("CLANG", 100, hcq.dtypes.uint8, preallocate=True)
+device = hcq.Device["CLANG"]
+for n in range(1, 101):
+    # The queue waits for the other process, and answers it.
+    queue = device.hw_copy_queue_t().wait(ask, n).copy(both._buf.va_addr + 1024, both._buf.va_addr + 128, 100)
+    queue.signal(answer, n).submit(device)
+device.synchronize()
+"""
+
+
+def test_two_processes_signal_each_other_through_a_segment(segment):
+    both = Buffer(f"DISK:shm:{segment}?mode=create", 4096, U8).allocate()
+    ask, answer = (HCQSignal(0, memory=both.view(64, U8, at)) for at in (0, 64))
+    child = subprocess.Popen([sys.executable, "-c", OTHER_SIDE, segment])
+    memory = numpy.asarray(both)
+    for n in range(1, 101):
+        memory[128:228] = n
+        ask.value = n
+        answer.wait(n, 30_000)
+        assert (memory[1024:1124] == n).all()
+    assert child.wait(30) == 0
+    assert os.path.exists(f"/dev/shm/{segment}"), "it is ours, not the child's"
+
+
+def test_a_segments_name_goes_with_the_last_buffer_of_who_made_it(segment):
+    path = f"/dev/shm/{segment}"
+    made, more = (Buffer(f"DISK:shm:{segment}?mode=create", size, U8).allocate() for size in (64, 128))
+    other = Buffer(f"DISK:shm:{segment}?mode=rw", 64, U8).allocate()
+    view = numpy.asarray(made)
+    made.deallocate()
+    assert os.path.exists(path)
+    more.deallocate()
+    assert os.path.exists(path), "an array over it lives"
+    view[0] = 5
+    assert bytes(other.as_buffer())[0] == 5
+    del view
+    assert not os.path.exists(path)
+    assert bytes(other.as_buffer())[0] == 5
+    code = (
+        f"import hcq; b = hcq.Buffer('DISK:shm:{segment}?mode=create', 64, hcq.dtypes.uint8).allocate(); hcq.kept = b"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert not os.path.exists(path)
+
+
+def test_a_child_leaves_the_parents_segment(segment):
+    made = Buffer(f"DISK:shm:{segment}?mode=create", 64, U8).allocate()
+    child = os.fork()
+    if not child:
+        numpy.asarray(made)[0] = 9
+        made.deallocate()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert os.path.exists(f"/dev/shm/{segment}") and bytes(made.as_buffer())[0] == 9
 
 
 # Reads and writes as commands
@@ -489,3 +565,39 @@ def test_addresses_of_files_are_no_memory(big):
         HCQSignal(0, memory=src.view(64, U8, 0).ensure_allocated())
     with pytest.raises((hcq.errors.LaunchError, TypeError)):
         Device["CLANG"].program("f", "void f(char* x) { x[0] = 1; }")(src)
+
+
+# Large files
+
+
+def test_bytes_beyond_four_gibibytes_of_a_sparse_file(tmp_path):
+    path = tmp_path / "sparse"
+    with path.open("wb") as file:
+        file.truncate(5 << 30)
+        file.seek((4 << 30) + 12345)
+        file.write(b"found")
+    buf = Buffer(f"DISK:{path}", 5 << 30, U8).allocate()
+    assert bytes(buf.view(5, U8, (4 << 30) + 12345).as_buffer()) == b"found"
+    dest = hcq.empty(1 << 20, U8, "CLANG")
+    hcq.copy(dest, buf.view(1 << 20, U8, (4 << 30) + 12300).ensure_allocated())
+    assert bytes(dest.as_buffer())[45:50] == b"found"
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_single_read_of_more_than_two_gibibytes(tmp_path, engine, cold):
+    size = (2 << 30) + 5
+    path = tmp_path / "sparse"
+    with path.open("wb") as file:
+        file.truncate(size)
+        for at in (0, (1 << 31) - 7, size - 5):
+            file.seek(at)
+            file.write(b"there")
+    if cold:
+        forget_pages(path)
+    dest = hcq.empty(size, U8, "CLANG")
+    dest.fill(1)
+    hcq.copy(dest, whole(path))
+    seen = numpy.asarray(dest)
+    assert seen.sum(dtype=numpy.int64) == 3 * sum(b"there")
+    for at in (0, (1 << 31) - 7, size - 5):
+        assert seen[at : at + 5].tobytes() == b"there"

@@ -12,7 +12,7 @@ from typing import Any
 
 from hcq import _native, config
 from hcq.drivers.disk.allocator import DiskAllocator, ShmAllocator
-from hcq.drivers.disk.place import parse
+from hcq.drivers.disk.place import Place, parse
 from hcq.errors import DeviceLost
 from hcq.queues import profile
 from hcq.queues.native import NativeCopyQueue, NativeDevice
@@ -37,7 +37,7 @@ class DiskDevice(NativeDevice):
     survives_fork = True
 
     def __init__(self, name: str) -> None:
-        self.place = parse(name)
+        self.place = self._place(name)
         _native.disk_engine(config.DISK_ENGINE())
         allocator_t: Any = ShmAllocator if self.place is not None and self.place.is_shm else DiskAllocator
         super().__init__(name, allocator_t, Compiler(), None, DiskQueue, DiskQueue)  # type: ignore[arg-type]
@@ -107,6 +107,10 @@ class DiskDevice(NativeDevice):
         began = time.perf_counter_ns()
         yield
         profile.host_copy(self, name, began, nbytes)
+
+    def _place(self, name: str) -> Place | None:
+        """Which file the name means, and how it may be used."""
+        return parse(name)
 
     def _close(self) -> None:
         if not self.inherited:

@@ -6,6 +6,7 @@ It is opened by the first allocation and closed with the last (allocator). What 
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import stat
@@ -13,6 +14,7 @@ from typing import Any
 
 from hcq import _native
 from hcq.drivers.disk.place import CREATE, Place
+from hcq.runtime import process
 
 
 class OpenFile:
@@ -27,7 +29,10 @@ class OpenFile:
         Raises the operating system's own errors. A failure leaves nothing behind: a file made by it is gone again.
         """
         self.path, self.writable = place.path, place.writable
+        self.generation = process.generation
         descriptor, self.created = _open(place)
+        if place.is_shm and self.created:
+            _segments[place.path] = self.generation
         self.descriptor = descriptor
         self.users = 0
         try:
@@ -43,7 +48,7 @@ class OpenFile:
                 _remove(place.path)
             if self.native is None:
                 os.close(descriptor)
-            self.close()
+            self.native = None
             raise
 
     def grow(self, place: Place, size: int) -> None:
@@ -90,8 +95,10 @@ class OpenFile:
             raise ValueError(f"{past_end(self.path, 'written', offset, count, end)}; ?mode=create makes it that long")
 
     def close(self) -> None:
-        """Let go of it; may be repeated."""
+        """Let go of it; may be repeated. A segment's name goes with it, in the process that made the segment."""
         self.native = None
+        if _segments.get(self.path) == process.generation == self.generation and self.created:
+            _remove(self.path)
 
     def _check_open(self) -> None:
         if self.native is None:
@@ -143,10 +150,23 @@ def _no_file(path: str) -> OSError:
 
 
 def _remove(path: str) -> None:
+    _segments.pop(path, None)
     try:
         os.unlink(path)
     except OSError:
         pass
+
+
+# Segments of shared memory that this process made, by path, with the generation of the process: a forked child leaves
+# them to its parent. Their names go with the last buffer, at the latest when the interpreter leaves.
+_segments: dict[str, int] = {}
+
+
+@atexit.register
+def _leave() -> None:
+    for path, generation in list(_segments.items()):
+        if generation == process.generation:
+            _remove(path)
 
 
 def bytes_of(data: Any) -> memoryview:

@@ -70,6 +70,7 @@ __all__ = [
 _DEVICES = {
     "AMD": ("tinygrad.runtime.ops_amd", "AMDDevice"),
     "CLANG": ("tinygrad.runtime.ops_clang", "ClangDevice"),
+    "DISK": ("tinygrad.runtime.ops_disk", "DiskDevice"),
     "LLVM": ("tinygrad.runtime.ops_llvm", "LLVMDevice"),
     "NPY": ("tinygrad.runtime.ops_npy", "NpyDevice"),
     "PYTHON": ("tinygrad.runtime.ops_npy", "PythonDevice"),
