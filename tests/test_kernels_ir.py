@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+import hcq
 from hcq import dtypes
 from hcq.errors import InvalidProgram
 from hcq.kernels import ir, types
@@ -209,7 +210,8 @@ def test_a_python_number_takes_the_other_operands_type():
 def test_types_are_one_object_each_and_name_elements_of_buffers():
     assert vector(f32, 4) is vector(f32, 4) and pointer(f32) is pointer(f32, "global")
     assert types.of_dtype(dtypes.float32) is f32 and types.of_dtype("int8") is i8
-    assert dtypes.of(f32.dtype) is dtypes.float32 and f32.itemsize == 4
+    assert dtypes.of(f32) is dtypes.float32 and f32.itemsize == 4
+    assert hcq.empty((2, 3), f32, "CPU").numpy().shape == (2, 3)
     with pytest.raises(TypeError, match="complex64"):
         types.of_dtype(dtypes.complex64)
     with pytest.raises(TypeError, match="2, 4, 8 or 16"):

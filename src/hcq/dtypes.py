@@ -111,6 +111,9 @@ def of(dtype: Any) -> DType:
     """
     if isinstance(dtype, DType):
         return dtype
+    inner = getattr(dtype, "dtype", None)
+    if isinstance(inner, DType):
+        return inner  # a type of kernels, such as hcq.f32
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
     found = (_BY_NAME.get(name) or _C_NAMES.get(name)) if isinstance(name, str) else None
     size = getattr(dtype, "itemsize", None)

@@ -27,8 +27,8 @@ class Scalar:
     """A number type of a kernel: `hcq.f32`, `hcq.i32`, ... One object a name; immutable; compares by identity.
 
     `name` as printed, `dtype` the element type of buffers, `kind` 'b', 'i', 'u' or 'f', `bits` 8 to 64 (bool is 8 in
-    memory). Inside a kernel calling one converts (`hcq.f32(i)`); outside it gives a NumPy scalar. Wherever hcq or NumPy
-    take a dtype they take these too.
+    memory). Inside a kernel calling one converts (`hcq.f32(i)`); outside it gives a NumPy scalar. Wherever hcq takes a
+    dtype it takes these too.
     """
 
     __slots__ = ("bits", "dtype", "kind", "name")
