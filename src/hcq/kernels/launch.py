@@ -219,7 +219,7 @@ class Launcher:
                         f"{kernel.__name__}: {each.name} is a buffer of {each.type}, and one of {element} is given"
                     )
                 buffers.append(value)
-                if home is None and isinstance(getattr(value, "device", None), str):
+                if home is None and hasattr(value, "is_allocated"):
                     home = value.device
         opened = _device(device if device is not None else home)
         groups, items = check_sizes(self.groups, self.items, opened.limits)

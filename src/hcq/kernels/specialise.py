@@ -6,11 +6,10 @@ What does not live here: binding arguments and launching (launch), what a device
 from __future__ import annotations
 
 import threading
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import CompileError, LaunchError
-from hcq.kernels import types
+from hcq.kernels import lower, types
 from hcq.kernels.frontend import translate
 from hcq.kernels.passes import simplify
 from hcq.kernels.verify import verify
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from hcq.kernels.accesses import Bounds
     from hcq.kernels.frontend.parameters import Parameter
     from hcq.kernels.ir import Function
-
-LANGUAGES = ("llvm", "c", "opencl", "cuda", "metal", "spirv", "ptx", "amdgpu", "ir")
-"""What `kernel.source` can be asked for by name; a device's `kernel_language` is one of them."""
 
 
 class Specialisation:
@@ -54,15 +50,8 @@ class Specialisation:
         return self._bounds
 
     def source(self, language: str, device: Any = None) -> str:
-        """The kernel in a device's language. Raises ValueError for an unknown one."""
-        if language == "ir":
-            from hcq.kernels.text import print_function
-
-            return print_function(self.ir)
-        if language not in LANGUAGES:
-            raise ValueError(f"no kernel is written in {language!r}: expected one of {', '.join(LANGUAGES)}")
-        text: str = import_module("hcq.kernels.lower").source(self.ir, language, getattr(device, "kernel_target", None))
-        return text
+        """The kernel in a device's language. Raises CompileError for one that nobody writes."""
+        return lower.source(self.ir, language, getattr(device, "kernel_target", None))
 
     def loaded(self, device: Any) -> Loaded:
         """Its program on a device, compiled when it is first asked for."""
@@ -90,7 +79,7 @@ class Loaded:
         ir = specialisation.ir
         text = specialisation.source(language, device)
         try:
-            self.program = device.program(ir.name, text)
+            self.program = device.program(ir.name if language == "ir" else lower.entry_name(ir.name), text)
         except CompileError as error:
             raise CompileError(
                 f"{ir.name}: {device.dname} refused what was written for it ({ir.file})", str(error), text

@@ -31,6 +31,7 @@ VALUE_TYPES = {
     "i64": ("q", "int64"),
     "u64": ("Q", "uint64"),
     "f16": ("e", "float16"),
+    "bf16": ("H", "bfloat16"),
     "f32": ("f", "float32"),
     "f64": ("d", "float64"),
     "boolean": ("?", "bool"),
@@ -193,6 +194,8 @@ def _typed_value(index: int, value: Any, kind: str) -> tuple[bytes, int]:
         if value.dtype.name != dtype:
             raise LaunchError(f"value {index} is {_shown(value)}: the parameter is {kind}")
         return value.tobytes(), size
+    if kind == "bf16":
+        return _bfloat16(index, value), size
     floating = kind[0] == "f"
     if isinstance(value, float):
         if not floating:
@@ -212,6 +215,18 @@ def _typed_value(index: int, value: Any, kind: str) -> tuple[bytes, int]:
     if isinstance(number, int) and struct.unpack("<" + code, data)[0] != number:
         raise LaunchError(f"value {index} is {value!r}: {kind}, the parameter's type, can't hold it exactly")
     return data, size
+
+
+def _bfloat16(index: int, value: Any) -> bytes:
+    from hcq import dtypes
+
+    try:
+        held = dtypes.bfloat16.numpy.type(value)
+    except (TypeError, ValueError):
+        raise LaunchError(f"value {index} is {_shown(value)}: the parameter is bf16") from None
+    if not isinstance(value, float) and float(held) != value:
+        raise LaunchError(f"value {index} is {value!r}: bf16, the parameter's type, can't hold it exactly")
+    return bytes(held.tobytes())
 
 
 def _is_small_float(value: Any) -> bool:

@@ -1,0 +1,332 @@
+"""Launching portable kernels: devices, arguments, specialisation, what is refused before anything is queued."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import hcq
+
+DEVICES = ("PYTHON", "LLVM")
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    pytest.importorskip("llvmlite", reason="the LLVM device needs llvmlite") if request.param == "LLVM" else None
+    return request.param
+
+
+@hcq.kernel
+def saxpy(a: hcq.f32, x: hcq.ptr[hcq.f32], y: hcq.ptr[hcq.f32], n: hcq.i32):
+    i = hcq.global_id(0)
+    if i < n:
+        y[i] = a * x[i] + y[i]
+
+
+@hcq.kernel
+def scale(x: hcq.ptr, by: hcq.constexpr, offset: hcq.i64 = 0):
+    i = hcq.global_id(0)
+    x[i] = x[i] * by + offset
+
+
+def buffers(device, n=10):
+    return hcq.array(np.arange(n, dtype=np.float32), device=device), hcq.array(np.ones(n, np.float32), device=device)
+
+
+def test_buffers_name_the_device_and_a_waited_launch_gives_seconds(device):
+    x, y = buffers(device)
+    assert saxpy[3, 4](2.0, x, y, 10) is None
+    assert np.array_equal(y.numpy(), 2 * x.numpy() + 1)
+    assert saxpy[3, 4](2.0, x, y, n=10, wait=True) > 0
+    assert np.array_equal(y.numpy(), 4 * x.numpy() + 1)
+
+
+def test_arrays_are_written_before_the_launch_returns(device):
+    x, y = np.arange(10, dtype=np.float32), np.ones(10, np.float32)
+    x.setflags(write=False)  # only read, which is known
+    saxpy[(3,), (4, 1)](a=2.0, x=x, y=y, n=10, device=device)
+    assert np.array_equal(y, 2 * x + 1)
+    saxpy[3, 4](2.0, x, y, 10, device=hcq.Device[device])
+    assert np.array_equal(y, 4 * x + 1)
+
+
+def test_arrays_alone_run_on_the_default_device(monkeypatch):
+    before = hcq.Device.DEFAULT
+    try:
+        hcq.Device.DEFAULT = "PYTHON"
+        y = np.ones(4, np.float32)
+        saxpy[1, 4](2.0, np.ones(4, np.float32), y, 4)
+        assert y.tolist() == [3, 3, 3, 3]
+    finally:
+        hcq.Device.DEFAULT = before
+
+
+def test_streams_and_prepared_launches(device):
+    x, y = buffers(device)
+    stream = hcq.Device[device].stream()
+    saxpy[3, 4](2.0, x, y, 10, stream=stream)
+    stream.synchronize()
+    launch = saxpy[3, 4].prepare(1.0, x, y, 10)
+    again = saxpy.prepare(1.0, x, y, n=10, groups=3, items=4)
+    launch()
+    again(wait=True)
+    assert np.array_equal(y.numpy(), 4 * x.numpy() + 1)
+
+
+def test_kernels_are_captured_in_graphs(device):
+    x, y = buffers(device)
+    with hcq.capture() as graph:
+        saxpy[3, 4](2.0, x, y, 10)
+        saxpy[3, 4](1.0, x, y, 10)
+    assert np.array_equal(y.numpy(), np.ones(10))
+    graph.replay()
+    assert np.array_equal(y.numpy(), 3 * x.numpy() + 1)
+
+
+def test_a_program_says_what_it_reads_and_writes(device):
+    program = saxpy._specialise({}, {}).loaded(hcq.Device[device]).program
+    assert tuple(program.accesses) == ("r", "rw")
+
+
+def test_each_type_and_constant_makes_one_specialisation(device):
+    before = len(scale._made)
+    for dtype in (np.float32, np.int32, np.float32):
+        x = np.arange(4).astype(dtype)
+        scale[1, 4](x, 3, device=device)
+        assert x.tolist() == [0, 3, 6, 9]
+    x = np.arange(4, dtype=np.float32)
+    scale[1, 4](x, 2.0, 5, device=device)
+    assert x.tolist() == [5, 7, 9, 11]
+    assert len(scale._made) <= before + 3
+    assert scale.ir(x=hcq.f32, by=3) is scale.ir(by=3, x=np.float32)
+    assert scale.ir(x=hcq.f32, by=3) is not scale.ir(x=hcq.f32, by=3.0)
+
+
+def test_a_device_that_is_opened_anew_gets_the_kernel_anew(device):
+    if device == "LLVM":
+        device = "LLVM:7"
+    x, y = buffers(device)
+    saxpy[3, 4](2.0, x, y, 10, wait=True)
+    hcq.Device.close(device)
+    x, y = buffers(device)
+    saxpy[3, 4](2.0, x, y, 10, wait=True)
+    assert np.array_equal(y.numpy(), 2 * x.numpy() + 1)
+    hcq.Device.close(device)
+
+
+def test_every_scalar_type_is_passed(device):
+    @hcq.kernel
+    def passed(
+        o: hcq.ptr[hcq.f64], a: hcq.i8, b: hcq.u16, c: hcq.i64, d: hcq.u64, e: hcq.f16, f: hcq.f64, g: hcq.bool_
+    ):
+        o[0] = a
+        o[1] = b
+        o[2] = c
+        o[3] = d
+        o[4] = e
+        o[5] = f
+        if g:
+            o[6] = 1
+
+    @hcq.kernel
+    def small(o: hcq.ptr[hcq.f32], a: hcq.bf16, b: hcq.u8, c: hcq.i16, d: hcq.f32, e: hcq.u32):
+        o[0] = a
+        o[1] = b
+        o[2] = c
+        o[3] = d
+        o[4] = e
+
+    o = np.zeros(7)
+    passed[1, 1](o, -5, np.uint16(60000), -(2**40), 2**63, 0.333, 0.1, True, device=device)
+    assert o.tolist() == [-5, 60000, -(2**40), 2**63, float(np.float16(0.333)), 0.1, 1]
+    o = np.zeros(5, np.float32)
+    small[1, 1](o, 1.003, 255, np.int64(-300), 7, 2**32 - 1, device=device)
+    assert o.tolist() == [1.0, 255, -300, 7, 2.0**32]
+
+
+REFUSED = [
+    (lambda x, y: saxpy[3, 4](2.0, x, y), "needs a value for n"),
+    (lambda x, y: saxpy[3, 4](2.0, x, y, 10, 11), "takes 4 arguments, and 5"),
+    (lambda x, y: saxpy[3, 4](2.0, x, y, 10, m=1), "no parameter m: expected a, x, y, n"),
+    (lambda x, y: saxpy[3, 4](2.0, x, y, 10, a=1), "a is given twice"),
+    (lambda x, y: saxpy[3, 4]("2", x, y, 10), "a is f32, and '2' \\(str\\)"),
+    (lambda x, y: saxpy[3, 4](2.0, x, y, 10.0), "n is i32, and 10.0 \\(float\\)"),
+    (lambda x, y: saxpy[3, 4](2.0, x, y, 2**31), "n is i32, which holds -2147483648 to 2147483647"),
+    (lambda x, y: saxpy[3, 4](1e39, x, y, 10), "a is f32, and 1e\\+39 is too large"),
+    (lambda x, y: saxpy[3, 4](2**24 + 1, x, y, 10), "a is f32, which has no 16777217"),
+    (lambda x, y: saxpy[3, 4](2.0, 5, y, 10), "x must be a buffer or a NumPy array"),
+    (lambda x, y: saxpy[3, 4](2.0, y.view(10, hcq.dtypes.int32, 0), y, 10), "x is a buffer of f32, and one of i32"),
+    (lambda x, y: saxpy[3](2.0, x, y, 10), "takes two sizes"),
+    (lambda x, y: saxpy[3, 4, 5](2.0, x, y, 10), "takes two sizes"),
+    (lambda x, y: saxpy[(1, 2, 3, 4), 4](2.0, x, y, 10), "one to three dimensions"),
+    (lambda x, y: saxpy["3", 4](2.0, x, y, 10), "whole number"),
+    (lambda x, y: saxpy[-1, 4](2.0, x, y, 10), "sizes are not negative"),
+    (lambda x, y: saxpy[3, 0](2.0, x, y, 10), "an empty group"),
+    (lambda x, y: saxpy[3, 5000](2.0, x, y, 10), "at most"),
+    (lambda x, y: saxpy[2**24, 128](2.0, x, y, 10), "2147483648 work-items in x"),
+    (lambda x, y: scale[1, 1](x, [1]), "constants must be"),
+    (lambda x, y: saxpy[3, 4](2.0, x, y, 10, device="NULL"), "NULL runs no portable kernels|does not reach"),
+]
+
+
+@pytest.mark.parametrize(("launch", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_what_can_not_be_launched_is_refused_before_anything_is_queued(launch, message, device):
+    x, y = buffers(device)
+    with pytest.raises(hcq.errors.LaunchError, match=message):
+        launch(x, y)
+    assert np.array_equal(y.numpy(), np.ones(10))
+
+
+def test_no_groups_run_nothing(device):
+    x, y = buffers(device)
+    assert saxpy[0, 4](2.0, x, y, 10, wait=True) == 0.0
+    assert np.array_equal(y.numpy(), np.ones(10))
+
+
+# Accesses that provably leave a buffer
+
+
+@hcq.kernel
+def unguarded(x: hcq.ptr[hcq.f32], y: hcq.ptr[hcq.f32]):
+    i = hcq.global_id(0)
+    y[i] = x[i + 1]
+
+
+@hcq.kernel
+def rows(x: hcq.ptr[hcq.f32], o: hcq.ptr[hcq.f32], rows: hcq.i32, columns: hcq.i32):
+    row = hcq.global_id(0)
+    if row >= rows:
+        return
+    total = hcq.f32(0)
+    for column in range(columns):
+        total += x[row * columns + column]
+    o[row] = total
+
+
+@hcq.kernel
+def tricky(x: hcq.ptr[hcq.f32], o: hcq.ptr[hcq.f32], at: hcq.ptr[hcq.i32], n: hcq.i32):
+    i = hcq.global_id(0)
+    if at[i] > 0:
+        o[i] = x[i + 1000]  # whether it runs is not known
+    total = 0.0
+    for k in range(n):
+        if at[k] > 5:
+            break
+        total += x[k]  # nor how often
+    if i % 2 == 0 and i < n - 1:
+        total += x[i + 1]
+    o[i] = (x + i).load(0, 2).sum() + total
+
+
+def test_a_launch_that_leaves_a_buffer_is_refused_with_the_line(device):
+    x, y = buffers(device)
+    with pytest.raises(
+        hcq.errors.LaunchError, match=r"reads element 10 of x, which has 10, where global_id\(0\) = 9"
+    ) as caught:
+        unguarded[5, 2](x, y)
+    picture = str(caught.value).splitlines()
+    assert picture[1][picture[2].index("^") :] == "x[i + 1]"
+    line = unguarded.__kernel_function__.__code__.co_firstlineno + 3
+    assert f"test_kernels_launch.py:{line}:" in picture[0]
+    assert np.array_equal(y.numpy(), np.ones(10))
+    unguarded[3, 3](x, y, wait=True)
+
+
+@pytest.mark.parametrize(
+    ("size", "out", "count", "columns", "groups", "message"),
+    [
+        (12, 3, 3, 4, 4, None),
+        (12, 3, 3, 4, 400, None),
+        (11, 3, 3, 4, 4, "reads element 11 of x"),
+        (12, 2, 3, 4, 4, "writes element 2 of o"),
+        (12, 3, 3, -4, 4, None),  # no rounds
+        (12, 3, 300, 4, 4, "reads element 12 of x"),
+    ],
+)
+def test_guards_loops_and_arguments_are_respected(size, out, count, columns, groups, message, device):
+    x, o = hcq.array(np.ones(size, np.float32), device=device), hcq.array(np.zeros(out, np.float32), device=device)
+    if message is None:
+        rows[groups, 1](x, o, count, columns, wait=True)
+    else:
+        with pytest.raises(hcq.errors.LaunchError, match=message):
+            rows[groups, 1](x, o, count, columns)
+
+
+def test_what_is_not_known_is_not_refused(device):
+    def array(size, dtype=np.float32, fill=-1):
+        return hcq.array(np.full(size, fill, dtype), device=device)
+
+    x, o = array(9), array(9)
+    tricky[4, 1](x, o, array(8, np.int32), 8, wait=True)
+    with pytest.raises(hcq.errors.LaunchError, match="reads element 8 of x, which has 9"):
+        tricky[9, 1](x, o, array(9, np.int32), 8)
+    with pytest.raises(hcq.errors.LaunchError, match="reads element 8 of at"):
+        tricky[9, 1](array(20), o, array(8, np.int32), 8)
+
+
+def test_a_proof_is_never_wrong():
+    """Every launch that is refused is one that PYTHON, which looks at each access, refuses too."""
+    generator = np.random.default_rng(7)
+    refused = ran = 0
+    for _ in range(150):
+        count, columns, size, groups, items = (int(each) for each in generator.integers(1, 7, 5))
+        x = hcq.array(np.ones(size * columns, np.float32), device="PYTHON:5")
+        o = hcq.array(np.ones(size, np.float32), device="PYTHON:5")
+        specialisation = rows._specialise({}, {})
+        try:
+            specialisation.bounds.check((groups, 1, 1), (items, 1, 1), (x.size, o.size), (count, columns))
+            fine = True
+        except hcq.errors.LaunchError:
+            fine = False
+        reached = min(count, groups * items)
+        assert fine == (reached <= size)
+        refused, ran = refused + (not fine), ran + fine
+    assert refused > 20
+    assert ran > 20
+
+
+def test_a_launch_that_was_checked_is_not_checked_again():
+    bounds = unguarded._specialise({}, {}).bounds
+    bounds.check((2, 1, 1), (2, 1, 1), (10, 10), ())
+    tests, bounds._tests = bounds._tests, []
+    try:
+        bounds.check((2, 1, 1), (2, 1, 1), (10, 10), ())
+    finally:
+        bounds._tests = tests
+
+
+def test_threads_share_a_kernel(device):
+    @hcq.kernel
+    def plus(x: hcq.ptr, by: hcq.constexpr):
+        i = hcq.global_id(0)
+        x[i] = x[i] + by
+
+    results = []
+
+    def work(number):
+        x = np.zeros(4, np.float32)
+        for by in range(3):
+            plus[1, 4](x, by + number % 2, device=device)
+        results.append(x.tolist() == [3 + 3 * (number % 2)] * 4)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert results == [True] * 4
+    assert len(plus._made) == 4
+
+
+def test_a_kernel_keeps_no_buffer_alive():
+    pytest.importorskip("llvmlite", reason="the LLVM device needs llvmlite")
+    x, y = buffers("LLVM")
+    saxpy[3, 4](2.0, x, y, 10, wait=True)
+    ref = weakref.ref(x)
+    del x
+    gc.collect()
+    assert ref() is None
