@@ -112,7 +112,7 @@ class AMDDevice(CPUDevice):
         device_index(device)
         compiler = ClangCompiler()
         compiler.look_around()
-        super().__init__(device, compiler)
+        super().__init__(device, compiler, "c")
         self.renderer = renderer(GroupRenderer())
         self.profiler = Profiler(self) if PROFILE else None
         if self.profiler is not None:
