@@ -5,6 +5,7 @@ A module an area; importing them registers.
 
 from hcq.testing.mutants import (
     checks,
+    disk,
     faults,
     graphs,
     memory,
@@ -19,6 +20,7 @@ from hcq.testing.mutants import (
 
 __all__ = [
     "checks",
+    "disk",
     "faults",
     "graphs",
     "memory",
