@@ -58,7 +58,7 @@ _WORDS = (
     *("erf", "erfc"),
 )
 
-_MODULES = ("cache", "config", "dtypes", "errors", "testing")
+_MODULES = ("cache", "config", "dtypes", "errors", "ops", "testing")
 
 _NAMES = {
     "hcq.runtime.registry": ("Device",),

@@ -40,6 +40,8 @@ class PythonProgram(HCQProgram):
         self.buffer_count = len(self.function.pointers)
         self.scalars = [types.element_of(each.type) for each in self.function.scalars]
         self.value_types = [_VALUE_NAMES.get(each.name, each.name) for each in self.scalars]
+        held = [("uint16" if each is types.bf16 else each.dtype.name, each.itemsize) for each in self.scalars]
+        self.signature = [("pointer", 8)] * self.buffer_count + held
         self._offsets, size = _layout(self.buffer_count, self.scalars)
         super().__init__(device, name, kernargs_alloc_size=max(size, 8))
 
@@ -61,7 +63,7 @@ class PythonProgram(HCQProgram):
         Launch(self.device.blocks, self.function, self.translated, groups, items).run(addresses, values)
 
 
-_VALUE_NAMES = {"bool": "boolean"}
+_VALUE_NAMES = {"bool": "boolean", "bf16": "u16"}  # bfloat16 values are passed as their bits
 
 
 def _layout(buffers: int, scalars: list[Scalar]) -> tuple[list[int], int]:
