@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LANGUAGES", "entry_name", "source"]
 
-LANGUAGES: Final = ("llvm", "ir")
+LANGUAGES: Final = ("llvm", "c", "ir")
 """What `source` writes: a device's `kernel_language` is one of them."""
 
 
@@ -34,4 +34,8 @@ def source(function: Function, language: str, target: str | None = None) -> str:
         from hcq.kernels.lower import llvm
 
         return llvm.write(function)
+    if language in LANGUAGES:
+        from hcq.kernels.lower import c, dialects
+
+        return c.write(function, dialects.DIALECTS[language])
     raise CompileError(f"kernels are not written in {language!r}; expected one of {', '.join(LANGUAGES)}")
