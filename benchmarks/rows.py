@@ -215,6 +215,26 @@ def graphs() -> tuple[Row, ...]:
             note="Less an unchanged replay; four under way.",
         )
     )
+    rows += [
+        Row(
+            f"graph.{form}.{what}.{count}",
+            "graph",
+            f"{'a list' if form == 'list' else 'replay'} with {count} new {what}{'s' * (count > 1)}, host, above none",
+            "us",
+            (Entry("hcq", "graph_changes", "", {"form": form, "what": what, "count": count}), CALL),
+            Budget("1 us" if count == 1 else "3 us", us(1 if count == 1 else 3)),
+            most=2000,
+            note="Of 5 launches that take all of them; four under way.",
+        )
+        for form, what in (
+            ("replay", "input"),
+            ("replay", "value"),
+            ("replay", "size"),
+            ("list", "input"),
+            ("list", "value"),
+        )
+        for count in ((1,) if what == "size" else (1, 10))
+    ]
     rows.append(
         Row(
             "graph.node",

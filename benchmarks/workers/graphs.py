@@ -11,6 +11,7 @@ import kernels
 from serve import bench, expect
 
 import hcq
+from hcq.graph import LaunchItem, ListGraph
 
 I32 = hcq.dtypes.int32
 
@@ -84,6 +85,79 @@ def graph_change(n: int, nodes: int, in_flight: int = 4) -> float:
     others = [made(1), made(1)]
     changed = replays(n, nodes, others, in_flight)
     return max(changed - replays(n, nodes, [], in_flight), 0.0) / n / nodes
+
+
+@lru_cache
+def wide() -> Any:
+    """A grid kernel that takes ten buffers and ten values, and counts its launches in the first element of `c`."""
+    bufs, vals = (", ".join(f"{kind}{index}" for index in range(10)) for kind in ("const int *b", "int v"))
+    source = f"""#include <hcq.h>
+HCQ_KERNEL void wide(int *c, {bufs}, {vals}) {{ if (hcq_group_id(0) == 0) c[0]++; }}"""
+    return hcq.Device["CLANG"].program("wide", source)
+
+
+class Wide:
+    """A graph, or a list, of launches of `wide`, and replays of it that change what is asked for, or nothing."""
+
+    launches = 5
+
+    def __init__(self, form: str, what: str, count: int) -> None:
+        self.counter = made(0)
+        first = [made(0) for _ in range(10)]
+        others = [[made(0) for _ in range(count)] + first[count:] for _ in range(2)]
+        numbers = {f"v{index}": index for index in range(10)}
+        arguments = [self.counter, *first]
+        if form == "list":
+            item = LaunchItem(wide(), arguments, vals=list(numbers))
+            listed = ListGraph([item] * self.launches, first, numbers)
+            moved = [numbers | {f"v{index}": 100 + turn for index in range(count)} for turn in range(2)]
+            if what == "input":
+                self.changed = lambda turn: listed(others[turn & 1], numbers)
+            else:
+                self.changed = lambda turn: listed(first, moved[turn & 1])
+            self.unchanged = lambda turn: listed(first, numbers)
+            return
+        with hcq.capture(inputs={f"b{index}": buf for index, buf in enumerate(first)}) as graph:
+            for _ in range(self.launches):
+                wide()(*arguments, vals=tuple(numbers.values()))
+        inputs = [{f"b{index}": bufs[index] for index in range(count)} for bufs in others]
+        vals = [{f"v{index}": 100 + turn for index in range(count)} for turn in range(2)]
+        sizes = [dict.fromkeys(range(count), (1 + turn, 1, 1)) for turn in range(2)]
+        self.changed = {
+            "input": lambda turn: graph.replay(**inputs[turn & 1]),
+            "value": lambda turn: graph.replay(vals=vals[turn & 1]),
+            "size": lambda turn: graph.replay(sizes=sizes[turn & 1]),
+        }[what]
+        self.unchanged = lambda turn: graph.replay()
+
+    def seconds(self, n: int, replay: Any) -> float:
+        """On the host, for n replays of which four are under way."""
+        took = 0.0
+        device = hcq.Device["CLANG"]
+        with Counted(self.counter, n * self.launches):
+            for first in range(0, n, 4):
+                start = perf_counter()
+                for turn in range(first, min(first + 4, n)):
+                    replay(turn)
+                took += perf_counter() - start
+                device.synchronize()
+        return took
+
+
+@lru_cache
+def wide_graph(form: str, what: str, count: int) -> Wide:
+    graph = Wide(form, what, count)
+    for turn in range(4):
+        graph.changed(turn)
+    return graph
+
+
+@bench
+def graph_changes(n: int, form: str, what: str, count: int) -> float:
+    """A replay with so many new inputs, values or sizes, less an unchanged one."""
+    graph = wide_graph(form, what, count)
+    changed = graph.seconds(n, graph.changed)
+    return max(changed - graph.seconds(n, graph.unchanged), 0.0) / n
 
 
 @bench

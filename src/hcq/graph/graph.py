@@ -7,6 +7,7 @@ devices (native, queued).
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hcq.graph import parts
@@ -18,7 +19,7 @@ from hcq.graph.work import Work
 from hcq.runtime import process, watch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
     from pathlib import Path
 
     from hcq.graph.parts import Parts
@@ -72,6 +73,12 @@ class Graph:
         or devices of different kinds are in it. Raises TypeError, ValueError and LaunchError with nothing changed or
         queued, and what launches raise.
         """
+        return self.replay_with(inputs, vals, sizes)
+
+    def replay_with(
+        self, inputs: Mapping[str, Any] | Sequence[Any], vals: Mapping[Any, Any] | None, sizes: Mapping[Any, Any] | None
+    ) -> Any:
+        """replay with its keywords as one mapping, or all of them as a sequence, in the order of their names."""
         if self._generation != process.generation:
             raise process.forked(self._generation, "this graph")
         with self._lock:
@@ -83,7 +90,10 @@ class Graph:
             if inputs or vals or sizes:
                 in_order = self._take(inputs, vals, sizes)
                 if in_order is None:
-                    in_order = self._changes.change(self._made, inputs, vals or {}, sizes or {})
+                    named = (
+                        inputs if isinstance(inputs, Mapping) else dict(zip(self._inputs.by_name, inputs, strict=True))
+                    )
+                    in_order = self._changes.change(self._made, named, vals or {}, sizes or {})
                 now = self._now = self._in_order() if in_order else self._made[0]
             return now.replay()
 

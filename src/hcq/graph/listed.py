@@ -45,13 +45,12 @@ class ListGraph:
     def __init__(self, items: Iterable[Any], inputs: Sequence[Any], variables: Mapping[Any, Any]) -> None:
         listed = [self.item(item) for item in items]
         self._takes = len(inputs)
-        names = {f"i{index}": buf for index, buf in enumerate(inputs)}
-        self._moving: list[tuple[int, int, Any]] = []  # (node, position, how its value is found)
-        self._growing: list[tuple[int, Any, Any]] = []  # (node, groups, items)
-        with capture(names) as self.graph:
+        self._moving = _Moving(variables)
+        self._growing: dict[tuple[Any, Any], list[int]] = {}  # nodes, by (groups, items)
+        with capture({f"i{index}": buf for index, buf in enumerate(inputs)}) as self.graph:
             for item in listed:
-                self._record(item, variables)
-        self._before: dict[tuple[int, int], Any] = {}  # what replays have now
+                self._record(item)
+        self._last = self._moving.find(variables)
         self._lock = threading.RLock()  # what changed is found and given to the replay together
 
     def item(self, item: Any) -> LaunchItem | CopyItem:
@@ -68,59 +67,100 @@ class ListGraph:
             raise TypeError(
                 f"this graph takes {self._takes} input buffers, in the order of its making: {len(inputs)} given"
             )
-        named = {f"i{index}": buf for index, buf in enumerate(inputs)}
         with self._lock:
-            vals, sizes = {}, {}
-            changed: dict[tuple[int, int], Any] = {}
-            for node, position, how in self._moving:
-                value = _found(how, variables)
-                if self._before.get((node, position)) != value:
-                    changed[node, position] = vals[node, position] = value
-            for node, groups, items in self._growing:
-                size = _size(groups, variables), _size(items, variables)
-                if self._before.get((node, -1)) != size:
-                    changed[node, -1] = sizes[node] = size
-            began = time.perf_counter()
-            replay = self.graph.replay(vals=vals, sizes=sizes, **named)
-            self._before.update(changed)  # a replay that raised has changed nothing
+            now = self._moving.find(variables)
+            vals, sizes = (None, None) if now == self._last else self._changes(now)
+            began = time.perf_counter() if wait else 0.0
+            replay = self.graph.replay_with(tuple(inputs), vals, sizes)
+            self._last = now  # a replay that raised has changed nothing
         if not wait:
             return None
         replay.wait()
         return time.perf_counter() - began
 
-    def _record(self, item: LaunchItem | CopyItem, variables: Mapping[Any, Any]) -> None:
+    def _changes(self, now: list[Any]) -> tuple[dict[str, Any], dict[int, Any]]:
+        names = zip(self._moving.names, now, self._last, strict=True)
+        vals = {name: value for name, value, last in names if value != last and name}
+        sizes: dict[int, Any] = {}
+        if self._growing:
+            moved = [value != last for value, last in zip(now, self._last, strict=True)]
+            for (groups, items), nodes in self._growing.items():
+                if any(isinstance(count, _Number) and moved[count.number] for count in (*groups, *items)):
+                    sizes.update(dict.fromkeys(nodes, (_size(groups, now), _size(items, now))))
+        return vals, sizes
+
+    def _record(self, item: LaunchItem | CopyItem) -> None:
         if isinstance(item, CopyItem):
             from hcq.runtime.copy import copy
 
             copy(item.dest, item.src)
             return
-        vals = tuple(_found(how, variables) for how in item.vals)
-        sizes = _size(item.global_size, variables), _size(item.local_size, variables)
+        vals, groups, items = (
+            tuple(map(self._moving.number, given)) for given in (item.vals, item.global_size, item.local_size)
+        )
+        now = self._moving.now
         recorded = len(self.graph)
-        item.program(*item.bufs, global_size=sizes[0], local_size=sizes[1], vals=vals)
+        item.program(*item.bufs, global_size=_size(groups, now), local_size=_size(items, now), vals=_size(vals, now))
         node = self.graph.nodes[-1] if len(self.graph) > recorded else None
         if not isinstance(node, Launch):
             raise TypeError(f"{item.program!r} queued no launch: a LaunchItem takes what dev.runtime gives")
-        for position, how in enumerate(item.vals):
-            if not _fixed(how):
-                self._moving.append((node.index, position, how))
-        if not all(map(_fixed, (*item.global_size, *item.local_size))):
-            self._growing.append((node.index, item.global_size, item.local_size))
+        for position, value in enumerate(vals):
+            if isinstance(value, _Number):
+                node.names[position] = self._moving.name(value.number)
+        if any(isinstance(count, _Number) for count in (*groups, *items)):
+            self._growing.setdefault((groups, items), []).append(node.index)
 
 
-def _fixed(how: Any) -> bool:
-    return hasattr(how, "__index__") or hasattr(how, "__float__")
+class _Number(NamedTuple):
+    """The number of what moves: a key, or a function, which gives values or sizes."""
+
+    number: int
 
 
-def _found(how: Any, variables: Mapping[Any, Any]) -> Any:
-    if _fixed(how):
-        return how
-    if callable(how):
+class _Moving:
+    """What values and sizes are found by: each key and function once, however often it is used."""
+
+    def __init__(self, variables: Mapping[Any, Any]) -> None:
+        self.now: list[Any] = []
+        """What they give for the first variables."""
+        self.names: list[str] = []
+        """What replays call the values that they give; empty for what gives sizes alone."""
+        self._variables = variables
+        self._numbers: dict[tuple[bool, Any], int] = {}
+        self._how: list[tuple[bool, Any]] = []  # whether it is a function, and the key or function
+
+    def number(self, how: Any) -> Any:
+        """A number as it is; the _Number of anything else."""
+        if hasattr(how, "__index__") or hasattr(how, "__float__"):
+            return how
+        key = callable(how), how if how.__hash__ is not None else id(how)
+        number = self._numbers.setdefault(key, len(self._how))
+        if number == len(self._how):
+            self._how.append((key[0], how))
+            self.names.append("")
+            self.now.append(_found(key[0], how, self._variables))
+        return _Number(number)
+
+    def name(self, number: int) -> str:
+        """The name of values that it gives, from now on; no library's parameter is called so."""
+        self.names[number] = f"variable {number}"
+        return self.names[number]
+
+    def find(self, variables: Mapping[Any, Any]) -> list[Any]:
+        """What they give now."""
+        try:
+            return [how(variables) if called else variables[how] for called, how in self._how]
+        except KeyError:
+            return [_found(called, how, variables) for called, how in self._how]
+
+
+def _found(called: bool, how: Any, variables: Mapping[Any, Any]) -> Any:
+    if called:
         return how(variables)
     if how not in variables:
         raise ValueError(f"no variable {how!r} was given: there is {', '.join(map(repr, variables)) or 'none'}")
     return variables[how]
 
 
-def _size(counts: Sequence[Any], variables: Mapping[Any, Any]) -> tuple[Any, ...]:
-    return tuple(_found(count, variables) for count in counts)
+def _size(counts: Sequence[Any], now: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(now[count.number] if isinstance(count, _Number) else count for count in counts)

@@ -123,15 +123,12 @@ def value_slots(nodes: Sequence[Node], first: int) -> dict[tuple[str, str], int]
 
 
 def value_keys(node: Launch) -> list[tuple[str, str]]:
-    """(name, type) of each value of a launch: values of one key change together."""
-    from hcq.graph.nodes import Value
-
+    """(name, type) of each value of a launch: values of one key change together. A name that was given has = before."""
     signature = getattr(node.program, "signature", None)
     if signature is None:
-        named = [("", "")] * len(node.vals)
+        known = [("", "")] * len(node.vals)
     else:
-        named = [(name, kind) for kind, name in signature if kind != "pointer"]
-    keys = []
-    for (name, kind), value in zip(named, node.vals, strict=True):
-        keys.append((f"={value.name}" if isinstance(value, Value) else name, kind))
-    return keys
+        known = [(name, kind) for kind, name in signature if kind != "pointer"]
+    if not node.names:
+        return known
+    return [(f"={node.names[at]}" if at in node.names else name, kind) for at, (name, kind) in enumerate(known)]

@@ -65,7 +65,7 @@ class Node:
 class Launch(Node):
     """A launch. `bufs` are as they were given; or `kernargs` are the bytes that an explicit queue's exec had."""
 
-    __slots__ = ("bufs", "groups", "handles", "items", "kernargs", "program", "spans", "vals")
+    __slots__ = ("bufs", "groups", "handles", "items", "kernargs", "names", "program", "spans", "vals")
 
     def __init__(
         self,
@@ -85,6 +85,8 @@ class Launch(Node):
         self.handles = tuple(getattr(buf, "_buf", buf) for buf in bufs)
         self.spans = [span_of(buf) for buf in bufs]
         self.vals = vals
+        self.names = {position: value.name for position, value in enumerate(vals) if isinstance(value, Value)}
+        """Names that values were given, by position: values of one name change together."""
         self.groups = groups
         self.items = items
         self.kernargs = kernargs
