@@ -11,7 +11,7 @@ import pytest
 
 import hcq
 
-DEVICES = ("PYTHON", "LLVM")
+DEVICES = ("PYTHON", "LLVM", "CLANG")
 
 
 @pytest.fixture(params=DEVICES)
@@ -330,3 +330,116 @@ def test_a_kernel_keeps_no_buffer_alive():
     del x
     gc.collect()
     assert ref() is None
+
+
+# The native way, which repeated launches on devices with native queues take
+
+
+@pytest.fixture
+def count_slow(monkeypatch):
+    """How many launches of a kernel Python has seen."""
+    pytest.importorskip("llvmlite", reason="the LLVM device needs llvmlite")
+    from hcq.kernels.launch import Kernel
+
+    seen = []
+    launch = Kernel._launch
+
+    def counted(self, *args):
+        seen.append(self)
+        return launch(self, *args)
+
+    monkeypatch.setattr(Kernel, "_launch", counted)
+    return seen
+
+
+def test_a_repeated_launch_is_made_natively_and_gives_the_same(count_slow):
+    @hcq.kernel
+    def add(x: hcq.ptr, by: hcq.f32, at: hcq.i32, times: hcq.constexpr, name: hcq.constexpr):
+        i = hcq.global_id(0) + at
+        x[i] = x[i] + by * times + len(name)
+
+    x = hcq.array(np.zeros(10, np.float32), device="LLVM")
+    stream = hcq.Device["LLVM"].stream()
+    for number in range(20):
+        add[(5,), 1](x, number, number % 4, 2, "ab")
+    assert add[5, 1](x, 0.5, 5, 2, "ab", wait=True) > 0
+    stream.wait(hcq.Device["LLVM"])
+    add[5, 1](x, 0.5, 5, 2, "ab", stream=stream)
+    stream.synchronize()
+    assert len(count_slow) == 1
+    expected = np.zeros(10, np.float32)
+    for number in range(20):
+        expected[number % 4 : number % 4 + 5] += 2 * number + 2
+    expected[5:] += 6
+    assert np.array_equal(x.numpy(), expected)
+    add[5, 1](x, 0.5, 5, 3, "ab")
+    add[5, 1](x, 0.5, 5, 2, "abc", wait=True)
+    add[5, 1](x, 0.5, 5, 2, "abc", wait=True)
+    assert len(count_slow) == 3
+    assert x.numpy()[-1] == expected[-1] + 3.5 + 8
+
+
+def test_natively_too_nothing_wrong_is_queued(count_slow):
+    x, y = buffers("LLVM")
+    saxpy[3, 4](2.0, x, y, 10, wait=True)
+    for launch, message in REFUSED:
+        with pytest.raises(hcq.errors.LaunchError, match=message):
+            launch(x, y)
+    with pytest.raises(hcq.errors.LaunchError, match="reads element 10 of x"):
+        saxpy[3, 4](2.0, x, y, 11)
+    assert np.array_equal(y.numpy(), 2 * x.numpy() + 1)
+    x.deallocate()
+    with pytest.raises(hcq.errors.LaunchError, match="not allocated"):
+        saxpy[3, 4](2.0, x, y, 10)
+    with pytest.raises(hcq.errors.LaunchError, match="must be one that"):
+        saxpy[3, 4](2.0, y, y, 10, stream=5)
+
+
+@pytest.mark.parametrize("name", ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64"])
+def test_every_type_of_number_is_the_same_both_ways(name, count_slow):
+    type_ = getattr(hcq, name)
+
+    @hcq.kernel
+    def put(o: hcq.ptr[hcq.f64], v: type_):
+        o[0] = v
+
+    o = hcq.array(np.zeros(1), device="LLVM")
+    low, high = (-3.4e38, 3.4e38) if type_.is_float else type_.range
+    for value in (1, low, high, 2, high // 3, -1.5, 2**24 + 1, 2**63, -1, True):
+        results = []
+        for launch in (put[1, 1], lambda o, v: put._launch((1, 1, 1), (1, 1, 1), (o, v), {})):
+            try:
+                launch(o, value)
+                results.append(o.numpy().tolist())
+            except hcq.errors.LaunchError as error:
+                results.append(str(error))
+        assert results[0] == results[1]
+
+
+def test_more_types_and_sizes_than_a_kernel_keeps_at_hand_go_on_working(count_slow):
+    arrays = [hcq.array(np.ones(8).astype(dtype), device="LLVM") for dtype in ("f4", "f8", "i4", "i8", "u4")]
+    for _ in range(3):
+        for x in arrays:
+            for by in (1, 2):
+                for size in range(1, 9):
+                    scale[size, 1](x, by)
+    for x in arrays:
+        assert x.numpy().tolist() == [2.0 ** (3 * (8 - at)) for at in range(8)]
+
+
+def test_a_kernel_is_collected_with_its_programs():
+    pytest.importorskip("llvmlite", reason="the LLVM device needs llvmlite")
+
+    @hcq.kernel
+    def alone(x: hcq.ptr[hcq.f32]):
+        x[0] = 1
+
+    x = hcq.array(np.zeros(1, np.float32), device="LLVM")
+    for _ in range(3):
+        alone[1, 1](x, wait=True)
+    alone.itself = alone[1, 1]
+    kernel, program = weakref.ref(alone), weakref.ref(alone._specialise({}, {}).loaded(hcq.Device["LLVM"]).program)
+    del alone
+    gc.collect()
+    assert kernel() is None
+    assert program() is None

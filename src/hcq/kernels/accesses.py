@@ -13,6 +13,7 @@ import linecache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hcq.errors import LaunchError
+from hcq.kernels import arithmetic as exact
 from hcq.kernels import ir, types
 from hcq.kernels.arithmetic import evaluator
 
@@ -68,21 +69,34 @@ class Bounds:
 
     def check(self, groups: Dims, items: Dims, sizes: Sequence[int], values: Sequence[bool | int | float]) -> None:
         """Raises LaunchError where a launch provably leaves a buffer. `sizes` in elements."""
-        if self._tests is None:
-            tests = [_Test(self.function, each) for each in _Finder(self.function).found[:_MOST_ACCESSES]]
-            used = {at for test in tests for at in test.arguments}
-            self._relevant = tuple(sorted(used))
-            self._tests = tests
-        if not self._tests or 0 in groups:
+        tests = self._found()
+        if not tests or 0 in groups:
             return
         key = (groups, items, *sizes, *[values[at] for at in self._relevant])
         if key in self._good:
             return
-        for test in self._tests:
-            test.run(groups, items, sizes, values)
+        rounded = [
+            exact.rounder(types.element_of(each.type))(float(value)) if types.element_of(each.type).is_float else value
+            for each, value in zip(self.function.scalars, values, strict=True)
+        ]
+        for test in tests:
+            test.run(groups, items, sizes, rounded)
         if len(self._good) >= _KEPT:
             self._good.clear()
         self._good.add(key)
+
+    @property
+    def relevant(self) -> tuple[int, ...]:
+        """Which numbers of a launch, by their place, a check depends on."""
+        self._found()
+        return self._relevant
+
+    def _found(self) -> list[_Test]:
+        if self._tests is None:
+            tests = [_Test(self.function, each) for each in _Finder(self.function).found[:_MOST_ACCESSES]]
+            self._relevant = tuple(sorted({at for test in tests for at in test.arguments}))
+            self._tests = tests
+        return self._tests
 
 
 def root(pointer: Value) -> tuple[Value, tuple[Value, ...]]:

@@ -14,7 +14,9 @@ import threading
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
+from hcq._native import KernelBase
 from hcq.errors import LaunchError
+from hcq.kernels import arithmetic as exact
 from hcq.kernels import types
 from hcq.kernels.frontend.parameters import NONE, Parameter, parameters
 from hcq.kernels.specialise import Specialisation
@@ -47,7 +49,18 @@ def kernel(function: Callable[..., Any] | None = None) -> Any:
     return Kernel(function, names)
 
 
-class Kernel:
+class Call(NamedTuple):
+    """A launch whose arguments were checked."""
+
+    loaded: Loaded
+    arguments: list[Any]
+    buffers: list[Any]
+    values: list[Any]
+    groups: Dims
+    items: Dims
+
+
+class Kernel(KernelBase):
     """A portable kernel. `kernel[groups, items]` is a launch of that size; call it with the function's arguments.
 
     Groups and items a group are numbers, or tuples of up to three. Threads may share a kernel.
@@ -68,12 +81,6 @@ class Kernel:
         self._places = {each.name: index for index, each in enumerate(self.parameters)}
         self._lock = threading.RLock()
         self._made: dict[Any, Specialisation] = {}
-
-    def __getitem__(self, sizes: Any) -> Launcher:
-        """A launch of `groups` groups with `items` work-items each. Raises LaunchError for anything else."""
-        if not isinstance(sizes, tuple) or len(sizes) != 2:
-            raise LaunchError(f"{self.__name__}[groups, items] takes two sizes, not {sizes!r}")
-        return Launcher(self, _dims("groups", sizes[0]), _dims("items", sizes[1]))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(
@@ -153,90 +160,95 @@ class Kernel:
                 values[at] = each.default
         return values
 
-    def __repr__(self) -> str:
-        return f"<kernel {self.__name__}({', '.join(self._places)})>"
+    # What native/python/kernel_launch.cpp calls
 
+    def _sizes(self, key: Any) -> tuple[Dims, Dims]:
+        """The sizes of `kernel[key]`. Raises LaunchError for what is none."""
+        if not isinstance(key, tuple) or len(key) != 2:
+            raise LaunchError(f"{self.__name__}[groups, items] takes two sizes, not {key!r}")
+        return _dims("groups", key[0]), _dims("items", key[1])
 
-class Call(NamedTuple):
-    """A launch whose arguments were checked."""
-
-    loaded: Loaded
-    buffers: list[Any]
-    values: list[Any]
-    groups: Dims
-    items: Dims
-
-
-class Launcher:
-    """A kernel with sizes."""
-
-    __slots__ = ("groups", "items", "kernel")
-
-    def __init__(self, kernel: Kernel, groups: Dims, items: Dims) -> None:
-        self.kernel = kernel
-        self.groups = groups
-        self.items = items
-
-    def __call__(self, *args: Any, stream: Any = None, wait: bool = False, device: Any = None, **kwargs: Any) -> Any:
-        """Queue the launch and return None; with `wait` return the seconds it took.
-
-        Buffers may lie on any device, which is where it runs; with NumPy arrays it runs on `device`, or the default
-        one, and has finished when this returns. Raises CompileError at the first launch of new types, LaunchError for
-        what can't be launched, before anything is queued.
-        """
-        call = self._check(args, kwargs, device)
-        return call.loaded.program(
-            *call.buffers, global_size=call.groups, local_size=call.items, vals=call.values, wait=wait, stream=stream
+    def _launch(self, groups: Dims, items: Dims, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A launch that no entry fits: of new types or sizes, of arrays, by names, or watched."""
+        options = {name: kwargs.pop(name, None) for name in _OPTIONS}
+        call = self._check(groups, items, args, kwargs, options["device"])
+        program = call.loaded.program
+        if not kwargs and options["device"] is None and len(args) == len(self.parameters):
+            self._keep(call)
+        return program(
+            *call.buffers,
+            global_size=call.groups,
+            local_size=call.items,
+            vals=call.values,
+            wait=bool(options["wait"]),
+            stream=options["stream"],
         )
 
-    def prepare(self, *args: Any, device: Any = None, **kwargs: Any) -> Any:
-        """A callable that launches with these arguments, checked once; it takes wait= and stream=, and owns them."""
-        call = self._check(args, kwargs, device)
+    def _prepare(self, groups: Dims, items: Dims, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        device = kwargs.pop("device", None)
+        call = self._check(groups, items, args, kwargs, device)
         return call.loaded.program.prepare(
             *call.buffers, global_size=call.groups, local_size=call.items, vals=call.values
         )
 
-    def _check(self, args: Sequence[Any], kwargs: Mapping[str, Any], device: Any) -> Call:
-        kernel = self.kernel
-        values = kernel._bind(args, kwargs)
+    def _check(self, groups: Dims, items: Dims, args: Sequence[Any], kwargs: Mapping[str, Any], device: Any) -> Call:
+        values = self._bind(args, kwargs)
         given: dict[str, types.Scalar] = {}
         constants: dict[str, Any] = {}
         buffers: list[Any] = []
         numbers: list[Any] = []
         home: Any = None
-        for each, value in zip(kernel.parameters, values, strict=True):
+        for each, value in zip(self.parameters, values, strict=True):
             if each.kind == "constant":
                 constants[each.name] = _plain(value)
             elif each.kind == "scalar":
                 assert each.type is not None
-                numbers.append(_number(kernel, each, each.type, value))
+                numbers.append(_number(self, each, each.type, value))
             else:
-                element = _element(kernel, each, value)
+                element = _element(self, each, value)
                 if each.type is None:
                     given[each.name] = element
                 elif element is not each.type:
                     raise LaunchError(
-                        f"{kernel.__name__}: {each.name} is a buffer of {each.type}, and one of {element} is given"
+                        f"{self.__name__}: {each.name} is a buffer of {each.type}, and one of {element} is given"
                     )
                 buffers.append(value)
                 if home is None and hasattr(value, "is_allocated"):
                     home = value.device
         opened = _device(device if device is not None else home)
-        groups, items = check_sizes(self.groups, self.items, opened.limits)
+        groups, items = check_sizes(groups, items, opened.limits)
         for axis, count, size in zip("xyz", groups, items, strict=True):
             if count * size >= _LARGEST:
                 raise LaunchError(
-                    f"{kernel.__name__}: {count} groups of {size} are {count * size} work-items in {axis}: "
+                    f"{self.__name__}: {count} groups of {size} are {count * size} work-items in {axis}: "
                     "ids are 32-bit numbers, so the limit is 2^31 - 1"
                 )
-        specialisation = kernel._specialise(given, constants)
+        specialisation = self._specialise(given, constants)
         loaded = specialisation.loaded(opened)
         specialisation.bounds.check(groups, items, [each.size for each in buffers], numbers)
         adapted = [adapt(number) for adapt, number in zip(loaded.adapt, numbers, strict=True)]
-        return Call(loaded, buffers, adapted, groups, items)
+        return Call(loaded, values, buffers, adapted, groups, items)
+
+    def _keep(self, call: Call) -> None:
+        """Lets the next launches of these types be made natively, where they can be."""
+        device = call.loaded.device
+        if any(not hasattr(each, "is_allocated") or each.device != device.dname for each in call.buffers):
+            return
+        bounds = call.loaded.specialisation.bounds
+        params = []
+        number = 0
+        for each, value in zip(self.parameters, call.arguments, strict=True):
+            if each.kind == "pointer":
+                params.append(("buffer", value.dtype, False))
+            elif each.kind == "constant":
+                params.append(("constant", value, False))
+            else:
+                params.append((str(each.type), None, number in bounds.relevant))
+                number += 1
+        self._remember(call.loaded.program, device.dname, tuple(params), bounds.check)
 
     def __repr__(self) -> str:
-        return f"<{self.kernel!r}[{self.groups}, {self.items}]>"
+        return f"<kernel {self.__name__}({', '.join(self._places)})>"
 
 
 def _device(name: Any) -> Any:
@@ -252,6 +264,8 @@ def _dims(what: str, given: Any) -> Dims:
         counts = [operator.index(each) for each in (given if isinstance(given, (tuple, list)) else (given,))]
     except TypeError:
         raise LaunchError(f"{what} are a whole number or up to three of them, not {given!r}") from None
+    if any(not 0 <= each < _LARGEST for each in counts):
+        raise LaunchError(f"{what} {given!r}: sizes are not negative, and less than 2^31")
     if not 1 <= len(counts) <= 3:
         raise LaunchError(f"{what} have one to three dimensions, and {given!r} has {len(counts)}")
     x, y, z = (*counts, 1, 1)[:3]
@@ -293,7 +307,7 @@ def _number(kernel: Kernel, parameter: Parameter, type_: types.Scalar, value: An
     if numpy is not None and isinstance(value, numpy.generic):
         value = float(value) if value.dtype.kind == "V" else value.item()
     if isinstance(value, float) and type_.is_float:
-        if math.isfinite(value) and math.isinf(float(type_.dtype.numpy.type(value))):
+        if math.isfinite(value) and math.isinf(exact.rounder(type_)(value)):
             raise LaunchError(f"{kernel.__name__}: {parameter.name} is {type_}, and {given!r} is too large for it")
         return value
     if not isinstance(value, (bool, int)):
@@ -305,10 +319,10 @@ def _number(kernel: Kernel, parameter: Parameter, type_: types.Scalar, value: An
             ) from None
     if type_.is_float:
         try:
-            exact = float(value) == value and float(type_.dtype.numpy.type(value)) == value
+            whole = float(value) == value and exact.rounder(type_)(float(value)) == value
         except OverflowError:
-            exact = False
-        if not exact:
+            whole = False
+        if not whole:
             raise LaunchError(
                 f"{kernel.__name__}: {parameter.name} is {type_}, which has no {given!r}: a float is rounded"
             )

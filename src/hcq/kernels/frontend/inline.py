@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-from importlib import import_module
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import CompileError
@@ -30,8 +28,8 @@ _RETURN = "return"
 class Inline(Expressions):
     """Calls of Python functions."""
 
-    def inline(self, node: ast.AST, function: FunctionType, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """What the function returns for these arguments; its operations are appended here."""
+    def inline(self, node: ast.AST, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """What a Python function returns for these arguments; its operations are appended here."""
         name = function.__name__
         if function in self.stack:
             raise self.error(node, f"{name} calls itself, which kernels can't", "use a loop")
@@ -93,7 +91,8 @@ class Inline(Expressions):
 
     def mathematics(self, node: ast.AST, name: str, *arguments: Value) -> Any:
         """A function of hcq.kernels.mathlib, inlined; its arguments are of one float type. f16 and bf16 go by f32."""
-        mathlib = import_module("hcq.kernels.mathlib")
+        from hcq.kernels import mathlib
+
         element = types.element_of(arguments[0].type)
         computed = types.f64 if element is types.f64 else types.f32
         values = [self.build.cast(each, computed) for each in arguments]
