@@ -11,6 +11,7 @@
 #include "python/functions.hpp"
 #include "python/kernel_launch.hpp"
 #include "python/record_functions.hpp"
+#include "python/user_line.hpp"
 
 namespace nb = nanobind;
 
@@ -28,6 +29,7 @@ NB_MODULE(_native, m) {
     throw nb::python_error();
   hcq::init_native_functions(m);
   hcq::init_record_functions(m);
+  hcq::init_user_line(m);
   hcq::bind_cpu(m);
   hcq::bind_disk(m);
 }

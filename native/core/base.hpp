@@ -36,6 +36,25 @@ inline void cpu_relax() {
 
 void yield_thread();  // sched_yield, out of line
 
+// A variable of one writer, which others may look at though it changes meanwhile: they see to it themselves that what
+// they saw belongs together.
+template <class T>
+class Relaxed {
+ public:
+  explicit Relaxed(T value = T()) : value_(value) {}
+  Relaxed& operator=(T value) {
+    value_.store(value, std::memory_order_relaxed);
+    return *this;
+  }
+  Relaxed& operator=(const Relaxed& other) { return *this = static_cast<T>(other); }
+  operator T() const { return value_.load(std::memory_order_relaxed); }
+  T operator->() const { return *this; }
+  void operator+=(T more) { *this = *this + more; }
+
+ private:
+  std::atomic<T> value_;
+};
+
 // Held for tens of nanoseconds, never while running user code, taking the GIL or sleeping.
 class SpinLock {
  public:

@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/report.hpp"
 #include "core/scheduler.hpp"
 
 namespace hcq {
@@ -80,7 +81,14 @@ Queue* device_lane(Device* d, size_t i) {
   return d->lanes[i - 1];
 }
 
-void device_lose(Device* d, uint64_t error) {
+void device_lose(Device* d, uint64_t error, Queue* mine) {
+  if (d->fault.load(std::memory_order_acquire)) return;
+  {
+    std::string report = report_queues(d, mine);
+    std::lock_guard<std::mutex> guard(g_faults->lock);
+    uint32_t index = static_cast<uint32_t>(error);  // of a fault that was recorded here
+    if (index && index <= g_faults->all.size()) g_faults->all[index - 1].report = std::move(report);
+  }
   uint64_t none = 0;
   // release: the fault's record was written before; a later failure doesn't replace the first
   if (!d->fault.compare_exchange_strong(none, error, std::memory_order_acq_rel)) return;

@@ -60,15 +60,17 @@ Queue* device_lane(Device*, size_t i);    // the compute queue, or for i > 0 one
 // A failure's record; error words are (pid << 32 | index + 1).
 struct Fault {
   std::string device, command, message;
-  uint64_t token = 0;  // the Python side's exception, if it has one
-  int system = 0;      // errno of a failed system call; -1: a file ended too early
-  std::string path;    // its file
+  uint64_t token = 0;       // the Python side's exception, if it has one
+  int system = 0;           // errno of a failed system call; -1: a file ended too early
+  std::string path;         // its file
+  std::string report = "";  // what the queues were at when it lost its device
 };
 uint64_t fault_record(Fault fault);
 bool fault_lookup(uint64_t error, Fault* out);  // false: of another process, or unknown
 
-// Marks the device lost with this error (the first one stays), and lets its queues drop what they hold.
-void device_lose(Device*, uint64_t error);
+// Marks the device lost with this error (the first one stays), and lets its queues drop what they hold. What they were
+// at is noted with the fault before. `mine`: the queue whose step lock the caller holds, if any.
+void device_lose(Device*, uint64_t error, Queue* mine = nullptr);
 
 // Whether an injected failure fires for this command; sleeps its delay. Returns the error word or 0.
 uint64_t injected(Device*, InjectWhat, const char* command);

@@ -4,6 +4,8 @@
 
 #include "core/base.hpp"
 #include "core/device.hpp"
+#include "core/lines.hpp"
+#include "core/names.hpp"
 #include "core/queue_list.hpp"
 #include "core/record.hpp"
 #include "core/retire.hpp"
@@ -21,6 +23,8 @@ void prepare_for_fork() {
   at_fork_in_child(signals_after_fork);
   at_fork_in_child(retire_after_fork);
   at_fork_in_child(faults_after_fork);
+  at_fork_in_child(names_after_fork);
+  at_fork_in_child(lines_after_fork);
   at_fork_in_child(records_after_fork);
   at_fork_in_child(scheduler_after_fork);
   at_fork_in_child(files_after_fork);

@@ -26,6 +26,12 @@ enum PacketFlags : uint32_t {
   kRelative = 64,     // signal, wait: the value counts from the base of the indirect packet around it
 };
 
+// `record` is the packet's number on its queue (of bound commands: among them), and above that the number of the
+// user's line that asked for it (lines.hpp), 0 where nobody looked.
+constexpr unsigned kLineShift = 40;
+inline uint64_t record_number(uint64_t record) { return record & ((uint64_t{1} << kLineShift) - 1); }
+inline uint64_t record_line(uint64_t record) { return record >> kLineShift; }
+
 struct PacketHeader {
   PacketType type;
   uint16_t units;

@@ -71,6 +71,15 @@ void advance(Queue* q, const PacketHeader* h) {
   q->done.value.store(q->read_position, std::memory_order_release);
 }
 
+// Whether an injected failure fires for this packet; its device is lost then.
+bool injected_here(Queue* q, const uint8_t* packet, InjectWhat what, const char* name) {
+  q->running.store(packet, std::memory_order_release);  // it may stall
+  uint64_t error = injected(q->device, what, name);
+  if (error) device_lose(q->device, error, q);
+  q->running.store(nullptr, std::memory_order_release);
+  return error != 0;
+}
+
 void run_exec_groups(const Job& job, uint64_t first, uint64_t last) {
   set_running_device(job.queue->device->name.c_str());
   run_groups(*job.program, job.arguments, job.groups, job.items, first, last);
@@ -96,8 +105,8 @@ void start_indirect(Queue* q, IndirectPacket* p) {
   std::free(p->patch_list);
   p->patch_list = nullptr;
   p->patches = 0;
-  q->nested = p->commands;
   q->nested_offset = 0;
+  q->nested = p->commands;
   q->base = p->base;
 }
 
@@ -136,9 +145,6 @@ void drop(Queue* q, uint8_t* packet, uint64_t error) {
 // What follows the work of an exec or copy packet: times, the signal, the next packet.
 void complete(Queue* q, uint8_t* packet, uint64_t start, uint64_t end) {
   auto* h = reinterpret_cast<PacketHeader*>(packet);
-  q->exec_program.store(nullptr, std::memory_order_relaxed);
-  // relaxed: one writer; read to see that a queue moves
-  q->completed.store(q->completed.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   Signal* signal;
   uint64_t value;
   Timing* timing = nullptr;
@@ -147,12 +153,20 @@ void complete(Queue* q, uint8_t* packet, uint64_t start, uint64_t end) {
     signal = p->signal;
     value = p->value;
     if (h->flags & kTimed) timing = reinterpret_cast<ExecExtra*>(packet + kUnit)->timing;
+    q->last_program = p->program->id;
   } else {
     auto* p = reinterpret_cast<CopyPacket*>(packet);
     signal = p->signal;
     value = p->value;
     if (h->flags & kTimed) timing = p->timing;
+    q->last_program = 0;
   }
+  q->last_record = submit_record(q, h);
+  q->last_signal = h->flags & kCompletes ? signal->id : 0;
+  q->last_value = value;
+  // release: who sees these sees the four above. One writer; `completed` is read to see that a queue moves
+  q->completed.store(q->completed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  q->running.store(nullptr, std::memory_order_release);
   if (timing) {
     timing->start = start;
     timing->end = end;
@@ -229,10 +243,7 @@ Did run_exec(Queue* q, uint8_t* packet, bool helper, uint64_t deadline) {
   if (q->device->injections.load(std::memory_order_relaxed)) {
     if (helper) return Did::refused;  // a stall must not hold a thread that has a deadline
     q->record_clock = 0;
-    if (uint64_t error = injected(q->device, InjectWhat::exec, program->name.c_str())) {
-      device_lose(q->device, error);
-      return Did::again;
-    }
+    if (injected_here(q, packet, InjectWhat::exec, program->name.c_str())) return Did::again;
   }
   const uint8_t* arguments =
       flags & kExternalArgs ? reinterpret_cast<ExecExtra*>(packet + kUnit)->arguments : inline_arguments(p);
@@ -253,7 +264,7 @@ Did run_exec(Queue* q, uint8_t* packet, bool helper, uint64_t deadline) {
     }
     job->chunk = chunk ? chunk : 1;
     job->total = total;
-    q->exec_program.store(program, std::memory_order_relaxed);
+    q->running.store(packet, std::memory_order_release);
     if (Did did = spread(q, job, threads); did != Did::next) return did;
     complete(q, packet, q->job_start, now_ns());
     return Did::next;
@@ -261,7 +272,7 @@ Did run_exec(Queue* q, uint8_t* packet, bool helper, uint64_t deadline) {
   // The clock costs as much as a small kernel: look at it always for kernels of some length, else now and then.
   bool timed = flags & kTimed || estimate == 0 || estimate > 2000 || (++q->execs & 15) == 0 || recording();
   uint64_t start = timed ? start_time(q, p->header, p->signal, p->value) : 0, end = 0;
-  q->exec_program.store(program, std::memory_order_relaxed);
+  q->running.store(packet, std::memory_order_release);
   set_running_device(q->device->name.c_str());
   if (total) run_groups(*program, arguments, p->groups, p->items, 0, total);
   if (timed) {
@@ -279,6 +290,7 @@ void end_file_copy(Queue* q, uint8_t* packet, uint64_t error) {
     return;
   }
   q->completed.store(q->completed.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  q->running.store(nullptr, std::memory_order_release);
   q->dropping = error;
   q->device->reported.store(error, std::memory_order_release);  // told by the next synchronize
   drop(q, packet, error);
@@ -289,6 +301,7 @@ Did run_file_copy(Queue* q, uint8_t* packet) {
   q->job_start = now_ns();
   queue_retain(q);  // the copy's, as a job's
   uint64_t error = 0;
+  q->running.store(packet, std::memory_order_release);
   if (!g_start_file_copy(q, *reinterpret_cast<CopyPacket*>(packet), &error)) return Did::pending;
   queue_release(q);
   end_file_copy(q, packet, error);
@@ -305,10 +318,7 @@ Did run_copy_packet(Queue* q, uint8_t* packet, bool helper) {
   if (helper && p->bytes > kHelperCopy && !of_file) return Did::refused;
   if (q->device->injections.load(std::memory_order_relaxed)) {
     if (helper) return Did::refused;
-    if (uint64_t error = injected(q->device, InjectWhat::copy, "copy")) {
-      device_lose(q->device, error);
-      return Did::again;
-    }
+    if (injected_here(q, packet, InjectWhat::copy, "copy")) return Did::again;
   }
   if (__builtin_expect(of_file, 0)) return run_file_copy(q, packet);
   unsigned threads = worker_limit();
@@ -322,12 +332,14 @@ Did run_copy_packet(Queue* q, uint8_t* packet, bool helper) {
     job->bytes = p->bytes;
     job->total = (p->bytes + kCopyChunk - 1) / kCopyChunk;
     job->chunk = 1;
+    q->running.store(packet, std::memory_order_release);
     if (Did did = spread(q, job, threads); did != Did::next) return did;
     complete(q, packet, q->job_start, now_ns());
     return Did::next;
   }
   bool timed = p->header.flags & kTimed || recording();
   uint64_t start = timed ? start_time(q, p->header, p->signal, p->value) : 0;
+  q->running.store(packet, std::memory_order_release);
   {
     set_running_device(q->device->name.c_str());
     RunningProgram copying(&g_copying, nullptr);
@@ -405,6 +417,7 @@ Did run_packet(Queue* q, bool helper, uint64_t deadline) {
 void run_chain(Queue* q) {
   BoundCommands* bound = q->nested;
   uint64_t spent = 0, ran = 0;
+  const ExecPacket* last = nullptr;
   set_running_device(q->device->name.c_str());
   while (spent < kChain) {
     auto* p = reinterpret_cast<ExecPacket*>(bound->memory + static_cast<size_t>(q->nested_offset) * kUnit);
@@ -415,7 +428,9 @@ void run_chain(Queue* q) {
     if (!estimate || estimate > kSpread) break;
     bool timed = estimate > 2000 || (++q->execs & 15) == 0;
     uint64_t start = timed ? now_ns() : 0;
-    q->exec_program.store(program, std::memory_order_relaxed);
+    // relaxed, as the end below: a look that comes between two short ones is wrong by one
+    q->running.store(reinterpret_cast<const uint8_t*>(p), std::memory_order_relaxed);
+    last = p;
     uint64_t total = static_cast<uint64_t>(p->groups[0]) * p->groups[1] * p->groups[2];
     if (total) run_groups(*program, inline_arguments(p), p->groups, p->items, 0, total);
     if (timed) program->last_ns.store(now_ns() - start + 1, std::memory_order_relaxed);
@@ -424,9 +439,11 @@ void run_chain(Queue* q) {
     ++ran;
   }
   if (!ran) return;
-  q->exec_program.store(nullptr, std::memory_order_relaxed);
-  // relaxed: as in complete()
-  q->completed.store(q->completed.load(std::memory_order_relaxed) + ran, std::memory_order_relaxed);
+  q->last_program = last->program->id;
+  q->last_record = submit_record(q, &last->header);
+  q->last_signal = 0;
+  q->completed.store(q->completed.load(std::memory_order_relaxed) + ran, std::memory_order_release);
+  q->running.store(nullptr, std::memory_order_release);
 }
 
 // Those who wait for a position sleep on the queue's own signal; they are woken when there is nothing to go on with.

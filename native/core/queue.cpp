@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/device.hpp"
+#include "core/names.hpp"
 #include "core/queue_list.hpp"
 
 namespace hcq {
@@ -62,8 +63,10 @@ Queue* queue_create(Device* device, QueueKind kind, std::string name) {
   g_pool->lock.unlock();
   if (q) {
     // Not made anew in place: somebody with a stale pointer may be looking at the count, which is 0 until the end.
-    q->write_offset = q->read_offset = q->nested_offset = q->execs = 0;
-    q->write_position = q->records = q->read_position = q->dropping = q->job_start = q->base = 0;
+    q->write_offset = q->execs = 0;
+    q->read_offset = q->nested_offset = 0;
+    q->write_position = q->records = q->dropping = q->job_start = 0;
+    q->read_position = q->base = q->last_program = q->last_record = q->last_signal = q->last_value = 0;
     q->free_count = q->segment_count = 0;
     q->nested = nullptr;
     q->job = nullptr;
@@ -71,7 +74,7 @@ Queue* queue_create(Device* device, QueueKind kind, std::string name) {
     q->tail.store(0, std::memory_order_relaxed);
     q->state.store(kIdle, std::memory_order_relaxed);
     q->blocked.store(false, std::memory_order_relaxed);
-    q->exec_program.store(nullptr, std::memory_order_relaxed);
+    q->running.store(nullptr, std::memory_order_relaxed);
     q->completed.store(0, std::memory_order_relaxed);
     q->hung.store(UINT64_MAX, std::memory_order_relaxed);
     q->done.value.store(0, std::memory_order_relaxed);
@@ -113,7 +116,8 @@ void queue_release(Queue* q) {
   record_slot_drop(q->record_slot);
   q->record_slot = RecordSlot{};
   q->record_clock = 0;
-  q->read_segment = q->write_segment = nullptr;
+  q->write_segment = nullptr;
+  q->read_segment = nullptr;
   g_pool->lock.lock();
   g_pool->recycled.push_back(q);
   g_pool->lock.unlock();
@@ -156,8 +160,10 @@ Room queue_room(Queue* q, uint64_t units, uint32_t largest) {
 
 uint8_t* queue_write(Queue* q, uint32_t units) {
   if (!q->write_segment) {
-    q->write_segment = q->read_segment = segment_take(q);  // published with `tail`
-    q->write_offset = q->read_offset = 0;
+    q->write_segment = segment_take(q);
+    q->read_segment = q->write_segment;  // published with `tail`
+    q->write_offset = 0;
+    q->read_offset = 0;
   } else if (q->write_offset + units > kSegmentCapacity) {
     Segment* next = segment_take(q);
     auto* link = reinterpret_cast<PacketHeader*>(q->write_segment->data + q->write_offset * kUnit);
@@ -184,7 +190,9 @@ void queue_give_segment(Queue* q, Segment* s) {
     --q->segment_count;
   }
   q->segments_lock.unlock();
-  if (!keep) std::free(s);
+  if (keep) return;
+  Freeing freeing;
+  std::free(s);
 }
 
 void apply_patch(BoundCommands* commands, const Patch& patch) {

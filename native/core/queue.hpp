@@ -47,22 +47,26 @@ struct Queue {
 
   // Consumer, under `step_lock` (try only).
   alignas(64) SpinLock step_lock;
-  Segment* read_segment = nullptr;
-  uint32_t read_offset = 0;
-  uint64_t read_position = 0;
-  BoundCommands* nested = nullptr;  // inside an indirect packet
-  uint32_t nested_offset = 0;
-  uint64_t base = 0;                 // what kRelative values count from there
+  Relaxed<Segment*> read_segment;
+  Relaxed<uint32_t> read_offset;
+  Relaxed<uint64_t> read_position;
+  Relaxed<BoundCommands*> nested;  // inside an indirect packet
+  Relaxed<uint32_t> nested_offset;
+  Relaxed<uint64_t> base;            // what kRelative values count from there
   uint64_t dropping = 0;             // error that drops packets up to the end of this submit
   std::atomic<bool> blocked{false};  // an entry of the blocked list stands for this queue
   uint64_t job_start = 0;
   uint32_t execs = 0;  // short kernels run here; every sixteenth is timed
   Job* job = nullptr;
-  std::atomic<Program*> exec_program{nullptr};
+  // The exec or copy packet that runs now, null between them. While it stays, so do the fields above (walk.cpp).
+  std::atomic<const uint8_t*> running{nullptr};
   std::atomic<uint64_t> completed{0};      // execs and copies, those of bound commands too
   std::atomic<uint64_t> hung{UINT64_MAX};  // `completed` when the command that runs had lost the device by its length
   std::atomic<uint32_t> helped{0};         // steps taken by waiting threads
   uint32_t helped_before = 0;              // the same, when a pool thread last took the queue
+  // The last of `completed`, in numbers: its program may be gone by the time that somebody asks. 0: a copy.
+  Relaxed<uint64_t> last_program, last_record;
+  Relaxed<uint64_t> last_signal, last_value;  // what it set; 0: nothing
 
   // Units completed, as the value of a signal, so that one wait serves for both. Woken when the queue becomes empty,
   // blocked or pending, not at every packet.

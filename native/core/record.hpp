@@ -35,7 +35,7 @@ enum RecordFlags : uint8_t {
 
 struct Record {
   uint64_t start, end;  // ns on CLOCK_MONOTONIC
-  uint64_t submit;      // record id of the packet, or of the submit; 0: none
+  uint64_t submit;      // `record` of the packet, or of the submit, with its line; 0: none
   uint64_t signal;      // id; copies that set none: the destination
   uint64_t value;       // of the signal; copies that set none: the source
   uint64_t what;        // exec: program id; copies, memory: bytes; submit, launches: queue id
@@ -102,6 +102,11 @@ void record_slot_drop(RecordSlot& slot);  // the writer ends
 uint32_t record_track(uint64_t session, RecordTrack track);
 void record_name(uint64_t session, uint64_t program, const std::string& name);
 uint64_t record_label(const std::string& text);  // the same number for the same text, as long as the process lives
+
+// The record of a command as its submit's: that of the indirect packet where it is a bound one, with its own line
+// where that is known. The consumer's.
+struct PacketHeader;
+uint64_t submit_record(const Queue* q, const PacketHeader* h);
 
 // The processor's, under the step lock, before the signal is set. `packet` is an exec or copy.
 void record_command(Queue* q, const uint8_t* packet, uint64_t start, uint64_t end);

@@ -5,14 +5,14 @@
 
 namespace hcq {
 
-namespace {
-// The id of the packet that was submitted: that of the indirect packet where the command is a bound one.
-uint64_t submit_of(const Queue* q, const PacketHeader* h) {
+uint64_t submit_record(const Queue* q, const PacketHeader* h) {
   if (!q->nested) return h->record;
-  return reinterpret_cast<const PacketHeader*>(q->read_segment->data + static_cast<size_t>(q->read_offset) * kUnit)
-      ->record;
+  const uint8_t* outer = q->read_segment->data + static_cast<size_t>(q->read_offset) * kUnit;
+  uint64_t record = reinterpret_cast<const PacketHeader*>(outer)->record, line = record_line(h->record);
+  return line ? record_number(record) | line << kLineShift : record;
 }
 
+namespace {
 // The queue's track in this session.
 uint32_t track_of(Queue* q, uint64_t session) {
   RecordSlot& slot = q->record_slot;
@@ -37,7 +37,7 @@ void record_command(Queue* q, const uint8_t* packet, uint64_t start, uint64_t en
   uint8_t flags = (h->flags & kWaitPrevious ? kRecordWaits : 0) | (h->flags & kCompletes ? kRecordCompletes : 0);
   r->start = start;
   r->end = end;
-  r->submit = submit_of(q, h);
+  r->submit = submit_record(q, h);
   r->track = track;
   r->reserved = 0;
   if (h->type == PacketType::exec) {

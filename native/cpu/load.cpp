@@ -1,4 +1,5 @@
 // Programs: made from libraries, and ended. The container is library.cpp's, the object loader.cpp's.
+#include "core/names.hpp"
 #include "core/retire.hpp"
 #include "cpu/code.hpp"
 #include "cpu/context.hpp"
@@ -9,11 +10,11 @@ namespace hcq {
 
 namespace {
 
-std::atomic<uint64_t> g_next_id{1};
-
 void destroy(void* p) {
   auto* program = static_cast<Program*>(p);
   if (program->generation == g_generation) delete static_cast<Code*>(program->code);
+  program_forgotten(program->id);
+  Freeing freeing;
   delete program;
 }
 
@@ -59,7 +60,7 @@ Program* load(const uint8_t* bytes, size_t size, const std::string& name, std::s
       function->kind == EntryKind::items || function->kind == EntryKind::fibers || function->kind == EntryKind::group;
   if (has_grid && !contexts_possible(error)) return nullptr;
   auto program = std::make_unique<Program>();
-  program->id = g_next_id.fetch_add(1, std::memory_order_relaxed);  // relaxed: only has to be unique
+  program->id = program_named(name);
   program->name = name;
   program->kind = function->kind;
   program->entry = code->image->first().code.address + code->entry;
@@ -97,7 +98,7 @@ Program* program_load(const uint8_t* bytes, size_t size, const std::string& name
 
 Program* program_nothing(const std::string& name) {
   auto* program = new Program;
-  program->id = g_next_id.fetch_add(1, std::memory_order_relaxed);  // relaxed: only has to be unique
+  program->id = program_named(name);
   program->name = name;
   return program;
 }

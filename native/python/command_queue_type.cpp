@@ -5,10 +5,12 @@
 #include <new>
 #include <vector>
 
+#include "core/names.hpp"
 #include "core/record.hpp"
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "python/arguments.hpp"
+#include "python/user_line.hpp"
 #include "python/watch.hpp"
 
 namespace hcq {
@@ -60,6 +62,7 @@ PyObject* queue_new(PyTypeObject* type, PyObject*, PyObject*) {
 
 void bound_free(void* p) {
   auto* b = static_cast<BoundCommands*>(p);
+  Freeing freeing;
   std::free(b->memory);
   delete b;
 }
@@ -141,6 +144,7 @@ uint8_t* append(Commands* c, uint32_t units, PyObject* held) {
   uint8_t* p = c->packets.data() + at;
   auto* h = reinterpret_cast<PacketHeader*>(p);
   h->units = static_cast<uint16_t>(units);
+  h->record = count;
   return p;
 }
 
@@ -443,7 +447,7 @@ PyObject* submit(PyObject* self, PyObject* device) {
       return raise_fault(error);
     }
   }
-  uint64_t session = recording(), began = session ? now_ns() : 0;
+  uint64_t session = recording(), began = session ? now_ns() : 0, line = line_bits();
   Queue* q = device_queue(d, kind_of(self));
   if (c->bound) {
     // Taken out: while we wait for room, other threads and signal handlers may patch for the submit after this one.
@@ -471,7 +475,7 @@ PyObject* submit(PyObject* self, PyObject* device) {
       return nullptr;
     }
     auto* p = reinterpret_cast<IndirectPacket*>(queue_write(q, 1 + inline_units));
-    p->header = {PacketType::indirect, static_cast<uint16_t>(1 + inline_units), kEndOfSubmit, ++q->records};
+    p->header = {PacketType::indirect, static_cast<uint16_t>(1 + inline_units), kEndOfSubmit, ++q->records | line};
     p->commands = c->bound;
     p->patches = static_cast<uint32_t>(patches.size());
     p->patch_list = list;
@@ -491,7 +495,7 @@ PyObject* submit(PyObject* self, PyObject* device) {
       uint8_t* to = queue_write(q, n);
       std::memcpy(to, from, n * kUnit);
       last = reinterpret_cast<PacketHeader*>(to);
-      last->record = ++q->records;
+      last->record = ++q->records | line;
       from += n * kUnit;
     }
     last->flags |= kEndOfSubmit;
@@ -508,7 +512,7 @@ PyObject* submit(PyObject* self, PyObject* device) {
     r.kind = RecordKind::submit;
     r.start = began;
     r.end = now_ns();
-    r.submit = c->bound ? last : last - c->offsets.size() + 1;
+    r.submit = (c->bound ? last : last - c->offsets.size() + 1) | line;
     r.what = q->id;
     r.extra = c->offsets.size();
     record_host(session, r);

@@ -3,10 +3,9 @@
 
 #include <unistd.h>
 
-#include "core/program.hpp"
 #include "core/scheduler.hpp"
+#include "core/walk.hpp"
 #include "platform/platform.hpp"
-#include "python/watch.hpp"
 
 namespace hcq {
 
@@ -15,10 +14,9 @@ PyObject* raise(const char* name, const std::string& message) {
   if (!module) return nullptr;
   Ref cls(PyObject_GetAttrString(module.get(), name));
   if (!cls) return nullptr;
-  if (watching() && std::string(name) == "SignalTimeout") {
-    // Whoever watches knows the user's lines.
-    Ref watch(PyImport_ImportModule("hcq.runtime.watch"));
-    Ref more(watch ? PyObject_CallMethod(watch.get(), "explained", "s", message.c_str()) : nullptr);
+  if (std::string(name) == "SignalTimeout") {
+    Ref report(PyImport_ImportModule("hcq.queues.report"));
+    Ref more(report ? PyObject_CallMethod(report.get(), "explained", "s", message.c_str()) : nullptr);
     if (more) PyErr_SetObject(cls.get(), more.get());
     return nullptr;
   }
@@ -115,7 +113,7 @@ class Watch {
   void check(uint64_t limit_ns) {
     if (!queue || !limit_ns) return;
     uint64_t now = now_ns(), at = queue->completed.load(std::memory_order_relaxed);
-    bool busy = queue->exec_program.load(std::memory_order_relaxed) != nullptr;
+    bool busy = queue->running.load(std::memory_order_relaxed) != nullptr;
     if (at != position || !busy || !since) {
       position = at;
       since = now;
@@ -125,11 +123,10 @@ class Watch {
     // release: the loss is seen by whoever sees this; before it, since waiters are woken by the loss
     queue->hung.store(at, std::memory_order_release);
     if (queue->device->fault.load(std::memory_order_acquire)) return;
-    Program* p = queue->exec_program.load(std::memory_order_relaxed);
-    device_lose(queue->device,
-                fault_record(
-                    Fault{queue->device->name, p ? p->name : "command",
-                          "ran longer than HCQ_KERNEL_TIMEOUT_MS (" + std::to_string(limit_ns / 1000000) + " ms)", 0}));
+    std::string name = running_name(queue);
+    device_lose(queue->device, fault_record(Fault{queue->device->name, name.empty() ? "command" : name,
+                                                  "ran longer than HCQ_KERNEL_TIMEOUT_MS (" +
+                                                      std::to_string(limit_ns / 1000000) + " ms)"}));
   }
 
  private:

@@ -3,6 +3,7 @@
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "python/common.hpp"
+#include "python/user_line.hpp"
 #include "python/watch.hpp"
 
 namespace hcq {
@@ -230,7 +231,7 @@ PyObject* lose(PyObject* self, PyObject* args) {
   if (!PyArg_ParseTuple(args, "ssK", &command, &message, &token)) return nullptr;
   Device* d = device_of(self);
   if (!d) return nullptr;
-  device_lose(d, fault_record(Fault{d->name, command, message, token, 0, ""}));
+  device_lose(d, fault_record(Fault{d->name, command, message, token}));
   Py_RETURN_NONE;
 }
 
@@ -370,7 +371,7 @@ PyObject* enqueue_copy(PyObject* self, PyObject* const* args, Py_ssize_t count) 
     if (told == Told::failed) return nullptr;
     if (told == Told::taken) return PyLong_FromLong(0);
   }
-  uint64_t session = recording(), began = session ? now_ns() : 0;
+  uint64_t session = recording(), began = session ? now_ns() : 0, line = line_bits();
   Queue* q;
   Timeline* t;
   if (count == 4 && args[3] != Py_None) {
@@ -385,7 +386,7 @@ PyObject* enqueue_copy(PyObject* self, PyObject* const* args, Py_ssize_t count) 
   if (!reserve(q, 1, 1, t)) return nullptr;
   auto* p = reinterpret_cast<CopyPacket*>(queue_write(q, 1));
   uint64_t value = t->next.fetch_add(1, std::memory_order_relaxed);  // under the timeline's lock
-  p->header = {PacketType::copy, 1, kEndOfSubmit | kWaitPrevious | kCompletes, ++q->records};
+  p->header = {PacketType::copy, 1, kEndOfSubmit | kWaitPrevious | kCompletes, ++q->records | line};
   p->destination = dest;
   p->source = source;
   p->bytes = bytes;
@@ -403,7 +404,7 @@ PyObject* enqueue_copy(PyObject* self, PyObject* const* args, Py_ssize_t count) 
     r.kind = RecordKind::submit;
     r.start = began;
     r.end = now_ns();
-    r.submit = record;
+    r.submit = record | line;
     r.what = q->id;
     r.extra = 1;
     record_host(session, r);

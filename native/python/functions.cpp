@@ -7,6 +7,7 @@
 
 #include "core/program.hpp"
 #include "core/queue_list.hpp"
+#include "core/report.hpp"
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "python/common.hpp"
@@ -17,16 +18,18 @@ namespace nb = nanobind;
 namespace hcq {
 
 namespace {
-// (device, command, message, token, errno, path), or None for a fault of another process.
+// (device, command, message, token, errno, path, report), or None for a fault of another process.
 nb::object fault_info(uint64_t error) {
   Fault f;
   if (!fault_lookup(error, &f)) return nb::none();
-  return nb::make_tuple(f.device, f.command, f.message, f.token, f.system, f.path);
+  return nb::make_tuple(f.device, f.command, f.message, f.token, f.system, f.path, f.report);
 }
 
 // For drivers whose queues are not native: a failure, and signals that will not get their values because of it.
-uint64_t record_fault(std::string device, std::string command, std::string message, uint64_t token) {
-  return fault_record(Fault{std::move(device), std::move(command), std::move(message), token, 0, ""});
+uint64_t record_fault(std::string device, std::string command, std::string message, uint64_t token,
+                      std::string report) {
+  return fault_record(
+      Fault{std::move(device), std::move(command), std::move(message), token, 0, "", std::move(report)});
 }
 
 void fail_signal(nb::handle signal, uint64_t error, uint64_t first, uint64_t last) {
@@ -76,8 +79,10 @@ void init_native_functions(nb::module_& m) {
   m.def(
       "process_generation", [] { return g_generation; }, "Raised in every forked child.");
   m.def("fault_info", fault_info, nb::arg("error"),
-        "What is known of a fault: (device, command, message, token, errno or -1 for a file's end, path) or None.");
+        "What is known of a fault: (device, command, message, token, errno or -1 for a file's end, path, report)"
+        " or None.");
   m.def("fault_record", record_fault, nb::arg("device"), nb::arg("command"), nb::arg("message"), nb::arg("token"),
+        nb::arg("report") = "",
         "Note a failure; gives the error word for signals. token: a number of the Python side's, or 0.");
   m.def("signal_fail", fail_signal, nb::arg("signal"), nb::arg("error"), nb::arg("first"), nb::arg("last"),
         "Mark the values first..last of a signal as never coming, and wake whoever waits.");
@@ -107,6 +112,9 @@ void init_native_functions(nb::module_& m) {
   m.def("set_queue_limit", queue_set_limit, nb::arg("bytes"), "Bytes of commands a queue may hold.");
   m.def("drain", drain_all, nb::arg("seconds"), "Wait for queued work of all queues; False when time ran out.");
   m.def("queues", queues_report, "(name, published, completed, what it stands at) of every open queue.");
+  m.def(
+      "queue_report", [] { return report_queues(nullptr, nullptr); },
+      "What all queues of the process are at, in lines; empty where none had work.");
   m.def(
       "set_watching", [](uint32_t bits) { g_watching.store(bits, std::memory_order_relaxed); }, nb::arg("bits"),
       "Who is told of submits and accesses (hcq.runtime.watch); 0: nobody.");

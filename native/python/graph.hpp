@@ -50,6 +50,7 @@ struct GraphState {
   uint64_t stride = 1;  // of the counters, from one replay to the next
   uint64_t replays = 0;
   uint64_t changes = 0;  // counts what is added to and taken from `pending`
+  uint64_t line = 0;     // the user's line that the next commands are of
   bool sealed = false;
 };
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "core/names.hpp"
 #include "core/retire.hpp"
 #include "python/graph.hpp"
 
@@ -37,7 +38,7 @@ uint8_t* append(GraphState* g, unsigned lane, PacketType type, uint32_t units, P
   auto* h = reinterpret_cast<PacketHeader*>(l.packets.data() + at);
   h->type = type;
   h->units = static_cast<uint16_t>(units);
-  h->record = g->commands.size() - 1;
+  h->record = (g->commands.size() - 1) | g->line << kLineShift;
   return l.packets.data() + at;
 }
 
@@ -106,6 +107,12 @@ PyObject* add_packed(PyObject* self, PyObject* args) {
                              static_cast<uint32_t>(kernargs.len), program->program->pointers);
   PyBuffer_Release(&kernargs);
   return result;
+}
+
+PyObject* set_line(PyObject* self, PyObject* number) {
+  GraphState* g = graph_building(self);
+  if (!g || !parse_u64(number, &g->line, "a line's number")) return nullptr;
+  Py_RETURN_NONE;
 }
 
 PyObject* add_copy(PyObject* self, PyObject* args) {
@@ -253,6 +260,7 @@ void free_state(void* p) {
   auto* g = static_cast<GraphState*>(p);
   for (GraphLane& l : g->lanes) {
     if (l.commands) {
+      Freeing freeing;
       std::free(l.commands->memory);
       delete l.commands;
     }
@@ -292,6 +300,7 @@ PyMethodDef methods[] = {
     {"exec", add_exec, METH_VARARGS, "exec(lane, program, bufs, vals, groups, items)\n--\n\nAdd a launch."},
     {"exec_packed", add_packed, METH_VARARGS,
      "exec_packed(lane, program, kernargs, groups, items)\n--\n\nAdd a launch whose arguments are in bytes."},
+    {"set_line", set_line, METH_O, "set_line(number)\n--\n\nThe user's line that the next commands are of."},
     {"copy", add_copy, METH_VARARGS, "copy(lane, dest, src, nbytes)\n--\n\nAdd a copy between addresses."},
     {"signal_command", add_signal_command, METH_VARARGS,
      "signal_command(lane, what, signal, value)\n--\n\nAdd a 'signal', 'wait' or 'timestamp' of a user's signal."},

@@ -8,6 +8,7 @@
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "memory/memory.hpp"
+#include "python/user_line.hpp"
 #include "python/watch.hpp"
 
 namespace hcq {
@@ -139,6 +140,8 @@ PyObject* write_packet(const Launch& launch, PyObject* stream, bool wait, bool h
   }
   Timing* timing = wait ? new (std::nothrow) Timing : nullptr;
   if (wait && !timing) return PyErr_NoMemory();
+  // Before any lock: looking for the line may run finalizers.
+  uint64_t line = recorded || __builtin_expect(launch.watched != nullptr, 0) ? line_bits() : 0;
   if (recorded) record_launch(session, q);
   uint32_t units = 1 + (timing ? 1 : 0) + (launch.arguments_size + kUnit - 1) / kUnit;
   if (!reserve(q, units, units, t)) {
@@ -149,7 +152,8 @@ PyObject* write_packet(const Launch& launch, PyObject* stream, bool wait, bool h
   uint64_t value = t->next.load(std::memory_order_relaxed);  // under the timeline's lock, as the next line
   t->next.store(value + 1, std::memory_order_relaxed);
   p->header = {PacketType::exec, static_cast<uint16_t>(units),
-               kEndOfSubmit | kWaitPrevious | kCompletes | (timing ? static_cast<uint32_t>(kTimed) : 0u), ++q->records};
+               kEndOfSubmit | kWaitPrevious | kCompletes | (timing ? static_cast<uint32_t>(kTimed) : 0u),
+               ++q->records | line};
   p->program = launch.program;
   p->signal = t->signal;
   p->value = value;

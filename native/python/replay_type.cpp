@@ -6,6 +6,7 @@
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "python/graph.hpp"
+#include "python/user_line.hpp"
 #include "python/watch.hpp"
 
 namespace hcq {
@@ -134,7 +135,7 @@ bool reserve_all(GraphState* g, const std::vector<Part>& parts) {
 }
 
 // The packets of one replay; under the locks. Fills `out`, an entry a part.
-void write_parts(GraphState* g, const std::vector<Part>& parts, Passed* out) {
+void write_parts(GraphState* g, const std::vector<Part>& parts, uint64_t line, Passed* out) {
   uint64_t base = g->replays++ * g->stride;
   for (Timeline* t : g->timelines) t->next.fetch_add(1, std::memory_order_relaxed);  // under its lock
   for (const Part& part : parts) {
@@ -142,7 +143,8 @@ void write_parts(GraphState* g, const std::vector<Part>& parts, Passed* out) {
     Timeline& t = l.device->timeline;
     auto* p = reinterpret_cast<IndirectPacket*>(queue_write(l.queue, part.units));
     p->header = {PacketType::indirect, static_cast<uint16_t>(part.units),
-                 kEndOfSubmit | kWaitPrevious | (l.main ? static_cast<uint32_t>(kCompletes) : 0u), ++l.queue->records};
+                 kEndOfSubmit | kWaitPrevious | (l.main ? static_cast<uint32_t>(kCompletes) : 0u),
+                 ++l.queue->records | line};
     p->commands = l.commands;
     p->patches = static_cast<uint32_t>(l.pending.size());
     p->patch_list = part.list;
@@ -319,7 +321,7 @@ PyObject* graph_replay(PyObject* self, PyObject*) {
   if (!g) return nullptr;
   if (!g->sealed) return PyErr_Format(PyExc_RuntimeError, "these commands are not sealed");
   if (!devices_ready(g)) return nullptr;
-  uint64_t session = recording(), began = session ? now_ns() : 0;
+  uint64_t session = recording(), began = session ? now_ns() : 0, line = line_bits();
   std::vector<Part> parts;
   Ref replay;
   // Python may run meanwhile, in finalizers and signal handlers, and change or replay this graph: then once more.
@@ -336,7 +338,7 @@ PyObject* graph_replay(PyObject* self, PyObject*) {
   ReplayObject* r = cast(replay.get());
   r->generation = g_generation;
   r->graph = Py_NewRef(self);
-  write_parts(g, parts, r->passed);
+  write_parts(g, parts, line, r->passed);
   const Queue* first = parts.empty() ? nullptr : parts[0].lane->queue;
   uint64_t record = first ? first->records : 0;
   unlock_all(g);
@@ -347,7 +349,7 @@ PyObject* graph_replay(PyObject* self, PyObject*) {
     s.flags = kRecordLabelled;
     s.start = began;
     s.end = now_ns();
-    s.submit = record;
+    s.submit = record | line;
     s.what = first->id;
     s.extra = record_label("replay of a graph");
     record_host(session, s);

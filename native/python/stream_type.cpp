@@ -2,6 +2,7 @@
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "python/common.hpp"
+#include "python/user_line.hpp"
 #include "python/watch.hpp"
 
 namespace hcq {
@@ -86,13 +87,14 @@ PyObject* stream_wait(PyObject* self, PyObject* other) {
   Signal* signal;
   uint64_t value;
   if (!stream_usable(s) || !point_of(other, &signal, &value)) return nullptr;
+  uint64_t line = line_bits();
   signal->refs.fetch_add(1, std::memory_order_relaxed);  // a device may get another timeline while we wait for room
   if (!reserve(s->queue, 1, 1, nullptr)) {
     signal_release(signal);
     return nullptr;
   }
   auto* p = reinterpret_cast<SignalPacket*>(queue_write(s->queue, 1));
-  p->header = {PacketType::wait, 1, kEndOfSubmit, ++s->queue->records};
+  p->header = {PacketType::wait, 1, kEndOfSubmit, ++s->queue->records | line};
   p->signal = signal;
   p->value = value;
   queue_publish(s->queue);

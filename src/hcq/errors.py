@@ -119,11 +119,15 @@ class ValidationWarning(UserWarning):
 
 
 class SignalTimeout(HCQError, RuntimeError, TimeoutError):
-    """A wait passed its deadline. The message names the signal, the values wanted and seen, and who was to set it."""
+    """A wait passed its deadline. The message names the signal, the values wanted and seen, and who was to set it; then
+    what the queues are at: what finished last, what runs, what stands at which wait, what comes next."""
 
 
 class DeviceLost(HCQError, RuntimeError):
-    """The device failed. `cause` is the first failure, `command` the command that caused it, `device` its name."""
+    """The device failed. `cause` is the first failure, `command` the command that caused it, `device` its name.
+
+    `report` says, in lines, what the queues were at when it did; the message has it after its first line.
+    """
 
     def __init__(
         self,
@@ -131,15 +135,18 @@ class DeviceLost(HCQError, RuntimeError):
         device: str | None = None,
         cause: BaseException | str | None = None,
         command: str | None = None,
+        report: str = "",
     ) -> None:
         if not message:
             message = f"{device} is lost"
             message += f": {command} failed" if command else ""
             message += f": {cause}" if cause else ""
+            message += f"\nThe queues, just before:\n{report}" if report else ""
         super().__init__(message)
         self.device = device
         self.cause = cause
         self.command = command
+        self.report = report
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.args[0], self.device, self.cause, self.command)
+        return type(self), (self.args[0], self.device, self.cause, self.command, self.report)

@@ -43,8 +43,9 @@ def replay(path: Path, device: str, compare: str | None, yes: bool, trust_binari
         console().print(f"{len(saved.commands)} commands: {device} and {compare} agree after each")
     else:
         here, there = found.values
+        line = f" ({found.line})" if found.line else ""
         console().print(
-            f"command {found.command}, {found.name}, is the first that differs: buffer {found.buffer}, element "
+            f"command {found.command}, {found.name}{line}, is the first that differs: buffer {found.buffer}, element "
             f"{found.element}: {here!r} on {device}, {there!r} on {compare}",
             soft_wrap=True,
         )

@@ -9,6 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hcq.runtime import lines as places_in_code
+
 if TYPE_CHECKING:
     from hcq.graph.graph import Graph
     from hcq.graph.nodes import Node
@@ -60,6 +62,11 @@ def _label(node: Node) -> str:
     return f"{node.index}: {kind}{node.name}"
 
 
+def _told(node: Node) -> str:
+    line = places_in_code.words(node.line)
+    return f"{_label(node)}, {line}" if line else _label(node)
+
+
 def _dot(places: list[Any]) -> str:
     lines = ["digraph graph_of_commands {", "  rankdir=TB; node [shape=box, style=filled, fontname=sans];"]
     columns: dict[Any, list[Node]] = {}
@@ -69,7 +76,9 @@ def _dot(places: list[Any]) -> str:
         lines.append(f'  subgraph cluster_{number} {{ label="{column[2]}";')
         for node in nodes:
             label = _label(node).replace("\\", "\\\\").replace('"', '\\"')
-            lines.append(f'    n{node.index} [label="{label}", fillcolor="{_COLOURS.get(node.kind, _OTHER)}"];')
+            told = _told(node).replace("\\", "\\\\").replace('"', '\\"')
+            colour = _COLOURS.get(node.kind, _OTHER)
+            lines.append(f'    n{node.index} [label="{label}", tooltip="{told}", fillcolor="{colour}"];')
         if len(nodes) > 1:
             lines.append("    " + " -> ".join(f"n{node.index}" for node in nodes) + ";")
         lines.append("  }")
@@ -114,7 +123,7 @@ def _svg(places: list[Any]) -> str:
         label = _label(node)
         shown = label if len(label) <= 24 else label[:23] + "…"
         lines.append(
-            f'<g><title>{escape(label)}</title><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="4" '
+            f'<g><title>{escape(_told(node))}</title><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="4" '
             f'fill="{_COLOURS.get(node.kind, _OTHER)}" stroke="#777"/>'
             f'<text x="{x + 6}" y="{y + 16}">{escape(shown)}</text></g>'
         )

@@ -89,6 +89,7 @@ class NativeCommands:
 
     def _add(self, node: Node, lane: int, uses: Sequence[Use]) -> bool:
         commands = self.commands
+        commands.set_line(node.line)
         if isinstance(node, Launch):
             if node.kernargs is not None:
                 at = commands.exec_packed(lane, node.program, node.kernargs, node.groups, node.items)

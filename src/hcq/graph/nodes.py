@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from hcq.runtime import lines
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -34,7 +36,7 @@ class Value(int):
 class Node:
     """One command. `index` counts from 0 in the order of recording; `device` is where it runs."""
 
-    __slots__ = ("after", "device", "index", "kind", "name", "peers", "reads", "takes", "writes")
+    __slots__ = ("after", "device", "index", "kind", "line", "name", "peers", "reads", "takes", "writes")
 
     def __init__(
         self, device: Any, kind: str, name: str, reads: Sequence[Span] = (), writes: Sequence[Span] = ()
@@ -52,6 +54,8 @@ class Node:
         self.writes = writes
         self.after: list[Node] = []
         """What it comes after for another reason than memory: signals, and the order of an explicit queue."""
+        self.line = 0
+        """The user's line that recorded it (hcq.runtime.lines)."""
 
     @property
     def estimate(self) -> float:
@@ -59,7 +63,9 @@ class Node:
         return 100.0
 
     def __repr__(self) -> str:
-        return f"<{self.index}: {self.kind} {self.name} on {self.device.dname if self.device else 'the host'}>"
+        where = lines.words(self.line)
+        device = self.device.dname if self.device else "the host"
+        return f"<{self.index}: {self.kind} {self.name} on {device}{f', {where}' if where else ''}>"
 
 
 class Launch(Node):

@@ -161,6 +161,7 @@ class _Copy:
         self._base = 0
         self._last: Replay | None = None
         self._queues: list[Any] = []
+        self._lines: list[dict[int, int]] = [{} for _ in self._plan.lanes]  # by command, of each lane
         self._updates: list[Callable[[], object]] = []
         self._kernargs: dict[int, int] = {}
         self._blocks: list[Any] = []
@@ -265,6 +266,7 @@ class _Copy:
             copies = key.takes == "copy"
             queue = (key.device.hw_copy_queue_t if copies else key.device.hw_compute_queue_t)()
             self._queues.append(queue)
+            queue.lines = self._lines[lane]
             if lane not in used:
                 continue
             for device in devices:
@@ -310,6 +312,7 @@ class _Copy:
     def _add(self, commands: QueuedCommands, node: Node, lane: int) -> None:
         queue = self._queues[lane]
         self._at[node.index] = lane, len(queue)
+        self._lines[lane][len(queue)] = node.line
         if isinstance(node, Launch):
             block = Block(node.device, node.program.kernargs_alloc_size)
             self._blocks.append(block)

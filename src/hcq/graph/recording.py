@@ -15,7 +15,7 @@ from hcq import _native
 from hcq.errors import LaunchError
 from hcq.graph.nodes import EVERYTHING, Copy, HostCopy, Launch, Node, Span, Sync
 from hcq.queues.device import HCQCompiled
-from hcq.runtime import watch
+from hcq.runtime import lines, watch
 from hcq.runtime.registry import Device
 
 if TYPE_CHECKING:
@@ -161,6 +161,7 @@ class Recorder(watch.Observer):
 
     def _add(self, node: Node, kind: str, lane: _Lane | None = None) -> None:
         node.index = len(self.nodes)
+        node.line = lines.here()
         self.nodes.append(node)
         if lane is None:
             lane = self.lanes.get((id(node.device), kind))

@@ -28,13 +28,16 @@ _TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-5, "float64": 1e-
 
 
 class Difference(NamedTuple):
-    """The first command after which two devices don't hold the same: its number, name, buffer, and by how much."""
+    """The first command after which two devices don't hold the same: its number, name, buffer, and by how much.
+
+    `line` is "file:line" of the program that recorded it, where the file says so."""
 
     command: int
     name: str
     buffer: int
     element: int
     values: tuple[Any, Any]
+    line: str = ""
 
 
 class SavedGraph:
@@ -93,7 +96,7 @@ class SavedGraph:
             for place in one.written(command):
                 found = _differ(one.read(place), two.read(place), self.described["buffers"][place[0]]["dtype"])
                 if found is not None:
-                    return Difference(number, command["name"], place[0], *found)
+                    return Difference(number, command["name"], place[0], *found, str(command.get("line", "")))
         return None
 
     def contents(self, number: int) -> bytes:

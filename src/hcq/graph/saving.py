@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import _native, dtypes
 from hcq.graph.nodes import Copy, HostCopy, Launch, Sync, span_of
-from hcq.runtime import compiler
+from hcq.runtime import compiler, lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -164,7 +164,8 @@ class _Writer:
         else:
             raise ValueError(f"command {node.index}, {node!r}, can't be saved")
         device = node.device.dname if node.device is not None else None
-        return {"kind": node.kind, "device": device, "name": node.name, **found}
+        line = {"line": words} if (words := lines.words(node.line)) else {}
+        return {"kind": node.kind, "device": device, "name": node.name, **found, **line}
 
     def _arguments(self, node: Launch) -> tuple[list[tuple[Any, Span]], list[Any]]:
         if node.kernargs is None:

@@ -87,6 +87,8 @@ def facts(span: Span) -> dict[str, str | int]:
         found["GB/s"] = f"{span.nbytes / (span.end - span.start):.3g}"
     if span.commands > 1:
         found["commands"] = span.commands
+    if span.line:
+        found["line"] = span.line
     return found
 
 

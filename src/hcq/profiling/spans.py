@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
+from hcq.runtime import lines
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -22,6 +24,8 @@ DTYPE = numpy.dtype(
 )
 EXEC, COPY, SIGNAL, WAIT, HOST_COPY, SUBMIT, LAUNCHES, HOST_WAIT, COMPILE, MEMORY = range(1, 11)
 WAITS, COMPLETES, LABELLED, IN = 1, 2, 4, 8
+LINE_SHIFT = 40  # of `submit`: the user's line above the number (native/core/packet.hpp)
+NUMBERS = (1 << LINE_SHIFT) - 1
 TRACKS = ("compute", "copy", "stream", "thread", "device")
 
 QueueKey = tuple[str, Any]
@@ -33,7 +37,8 @@ class Span(NamedTuple):
     kind: kernel, copy or range (hcq_profile) on a `device`; launch, submit, wait or compile on a thread of the host.
     queue: COMPUTE or DMA, with a stream's name where it was one's; of the host, the thread's name. program: kernels of
     one name and different programs differ in it. nbytes: of a copy. commands: of a launch or submit. groups, items:
-    of a kernel, work-groups and work-items a group.
+    of a kernel, work-groups and work-items a group. line: "file:line" of the user's program that asked for it; empty
+    where that is not known.
     """
 
     kind: str
@@ -47,6 +52,7 @@ class Span(NamedTuple):
     commands: int = 1
     groups: int = 0
     items: int = 0
+    line: str = ""
 
 
 class Row(NamedTuple):
@@ -133,6 +139,7 @@ class _Reader:
         _: int,
     ) -> None:
         into = self.into
+        submit, line = submit & NUMBERS, lines.words(submit >> LINE_SHIFT)
         if kind in (EXEC, COPY):
             # One queue's commands follow each other: no span begins before the one ahead of it has ended.
             start = max(start, self.last_end.get(track, 0))
@@ -147,7 +154,8 @@ class _Reader:
             device, queue = self.devices[track], self.names[track]
             if kind == EXEC:
                 name = self.programs.get(what, f"program {what}")
-                span = Span("kernel", name, device, queue, start, end, what, groups=extra >> 16, items=extra & 0xFFFF)
+                sizes = extra >> 16, extra & 0xFFFF
+                span = Span("kernel", name, device, queue, start, end, what, 0, 1, *sizes, line)
             else:
                 if flags & LABELLED:
                     name = self.labels[extra]
@@ -155,7 +163,8 @@ class _Reader:
                     name = f"{device} -> {device}"
                 else:
                     name = f"{self.owner_of(value) or 'CPU'} -> {self.owner_of(signal) or 'CPU'}"
-                span = Span("copy", name, device, "DMA" if queue == "COMPUTE" else queue, start, end, nbytes=what)
+                queue = "DMA" if queue == "COMPUTE" else queue
+                span = Span("copy", name, device, queue, start, end, nbytes=what, line=line)
             into.spans.append(span)
         elif kind in (SIGNAL, WAIT):
             pairs = ((("native", signal), value),)
@@ -168,7 +177,7 @@ class _Reader:
         elif kind == MEMORY:
             into.memory.append(Memory(self.devices[track], start, what, extra))
         else:
-            self._host(start, max(end, start + 1), submit, signal, value, what, extra, track, kind, flags)
+            self._host(start, max(end, start + 1), submit, signal, value, what, extra, track, kind, flags, line)
 
     def _host(
         self,
@@ -182,6 +191,7 @@ class _Reader:
         track: int,
         kind: int,
         flags: int,
+        line: str,
     ) -> None:
         into, thread, count = self.into, self.names[track], 1
         label = self.labels[extra] if flags & LABELLED else ""
@@ -197,7 +207,7 @@ class _Reader:
             label = label or (f"wait for signal #{signal} to reach {value}" if signal else "wait for work")
         else:
             word = "compile"
-        into.spans.append(Span(word, label, None, thread, start, end, commands=count))
+        into.spans.append(Span(word, label, None, thread, start, end, commands=count, line=line))
 
     def _rows(self, track: int) -> list[Row]:
         key = self.keys[track]
@@ -233,6 +243,7 @@ def add_python(
             nbytes=record.nbytes,
             groups=record.groups,
             items=record.items,
+            line=lines.words(record.line),
         )
         if record.number >= 0:
             rows = [

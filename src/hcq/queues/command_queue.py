@@ -10,16 +10,17 @@ from __future__ import annotations
 import functools
 import operator
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 from hcq import config
 from hcq.errors import LaunchError, SignalTimeout
-from hcq.queues import faults, launch
+from hcq.queues import faults, launch, report
 from hcq.queues.signal import check_signal, check_value
 from hcq.runtime import process, watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hcq.queues.device import HCQCompiled
 
@@ -83,6 +84,9 @@ class HWCommandQueue:
 
     signal_bits: ClassVar[int] = 64
     """How many bits of a signal's value the queue sets and compares: 64 or 32."""
+
+    lines: Mapping[int, int] = MappingProxyType({})
+    """The user's lines (hcq.runtime.lines) by command, where they are known: of graphs."""
 
     q: list[Any]
     cmds_offset: list[int]
@@ -379,9 +383,8 @@ class HWCopyQueue(HWCommandQueue):
 def queue_full(dev: Any, lane_name: str) -> SignalTimeout:
     """The error for a submit that found no room until its deadline."""
     standing = "; ".join(faults.standing(dev)) or "it runs earlier commands"
-    return SignalTimeout(
-        f"the {lane_name} queue of {dev.dname} was full for {config.TIMEOUT_MS()} ms, nothing was submitted: {standing}"
-    )
+    full = f"the {lane_name} queue of {dev.dname} was full for {config.TIMEOUT_MS()} ms, nothing was submitted"
+    return SignalTimeout(report.explained(f"{full}: {standing}"))
 
 
 def _submit_as_it_does(self: HWCommandQueue, dev: HCQCompiled) -> bool:

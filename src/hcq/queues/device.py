@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hcq import config
 from hcq.errors import DeviceLost, SignalTimeout
-from hcq.queues import faults, profile
+from hcq.queues import faults, profile, report
 from hcq.queues.kernargs import Kernargs
 from hcq.queues.lane import WRAP, Lane
 from hcq.runtime import watch
@@ -344,10 +344,11 @@ class HCQCompiled(Compiled):
         The first cause stays. Every signal that work under way was to set is marked: waiters, on any device, get
         DeviceLost. Any thread may call this.
         """
+        told = report.queues(self) if self.lost is None else ""  # as they are before anybody is told
         with self._losing:
             if self.lost is not None:
                 return
-            self.lost = error = faults.lost(self.dname, cause, command)
+            self.lost = error = faults.lost(self.dname, cause, command, told)
         self.timeline_signal.fail(error, self.timeline_signal.value + 1)
         for lane in self.lanes:
             for submit in list(lane.under_way):
@@ -409,8 +410,10 @@ class _Patience:
         at_waits = faults.standing(device)
         if at_waits or not device._unfinished():
             if now >= self.deadline:
-                said = f"{device.dname} did not become idle: {'; '.join(at_waits)}" if at_waits else str(error)
-                raise SignalTimeout(said) from error
+                if not at_waits:
+                    raise SignalTimeout(str(error)) from error
+                said = f"{device.dname} did not become idle: {'; '.join(at_waits)}"
+                raise SignalTimeout(report.explained(said)) from error
             self.started = now
             return
         progress = self._progress()

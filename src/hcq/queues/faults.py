@@ -10,12 +10,10 @@ import itertools
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hcq.errors import DeviceLost, SignalTimeout
-from hcq.runtime import watch
+from hcq.queues import report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from hcq.queues.lane import Lane, Submit
 
 _MOST = 4
 
@@ -26,7 +24,7 @@ _causes: dict[int, BaseException] = {}
 def timed_out(signal: Any, wanted: int) -> SignalTimeout:
     """The error for a wait that ran out: the signal, what was wanted and seen, and who was to set it."""
     who = setters(signal) or "no queued command is to set it"
-    return SignalTimeout(watch.explained(f"{signal!r}: waited for value {wanted}, saw {signal.value}; {who}"))
+    return SignalTimeout(report.explained(f"{signal!r}: waited for value {wanted}, saw {signal.value}; {who}"))
 
 
 def setters(signal: Any) -> str:
@@ -36,9 +34,9 @@ def setters(signal: Any) -> str:
     return "; ".join([*found[:_MOST], *more])
 
 
-def lost(device: str, cause: BaseException | str, command: str | None = None) -> DeviceLost:
-    """The error for a device that failed, with the first cause."""
-    error = DeviceLost(device=device, cause=cause, command=command)
+def lost(device: str, cause: BaseException | str, command: str | None = None, told: str = "") -> DeviceLost:
+    """The error for a device that failed, with the first cause; `told` is what the queues were at."""
+    error = DeviceLost(device=device, cause=cause, command=command, report=told)
     if isinstance(cause, BaseException):
         error.__cause__ = cause
     return error
@@ -73,8 +71,8 @@ def from_native(error: int) -> DeviceLost:
         return DeviceLost(
             f"what process {process_id} was to signal failed there; its own error tells why", cause="another process"
         )
-    device, command, message, token, system, path = known
-    return lost(device, _causes.get(token) or _from_system(system, message, path), command or None)
+    device, command, message, token, system, path, told = known
+    return lost(device, _causes.get(token) or _from_system(system, message, path), command or None, told)
 
 
 def _from_system(number: int, message: str, path: str) -> BaseException | str:
@@ -96,7 +94,9 @@ def native_word(error: DeviceLost) -> int:
     word: int = error.__dict__.get("_native_word", 0)
     if not word:
         token = keep_cause(error.cause) if isinstance(error.cause, BaseException) else 0
-        word = _native.fault_record(error.device or "", error.command or "", str(error.cause or error), token)
+        word = _native.fault_record(
+            error.device or "", error.command or "", str(error.cause or error), token, error.report
+        )
         error.__dict__["_native_word"] = word
     return word
 
@@ -104,7 +104,7 @@ def native_word(error: DeviceLost) -> int:
 def standing(device: Any) -> list[str]:
     """The waits, in words, that hardware queues of the device stand at; a queue that runs something is left out."""
     heads = [(lane, submits[0]) for lane in device.lanes if (submits := lane.unfinished())]
-    return [f"{_where(lane)} stands at {wait}" for lane, submit in heads if (wait := _open_wait(submit)) is not None]
+    return [f"{report.where(lane)} stands at {wait}" for lane, submit in heads if (wait := _wait(submit)) is not None]
 
 
 def running(device: Any) -> str | None:
@@ -113,31 +113,18 @@ def running(device: Any) -> str | None:
         for submit in lane.unfinished()[:1]:
             for name, args in zip(submit.queue.cmds_meta, submit.queue.cmds_args, strict=False):
                 if name == "exec":
-                    return f"exec of {args[0].name} on {_where(lane)}"
-            return f"submit {submit.number} of {_where(lane)}"
+                    return f"exec of {args[0].name} on {report.where(lane)}"
+            return f"submit {submit.number} of {report.where(lane)}"
     return None
 
 
-def _where(lane: Lane) -> str:
-    return f"the {lane.name} queue of {lane.device.dname}"
-
-
-def _open_wait(submit: Submit) -> str | None:
-    for name, args in zip(submit.queue.cmds_meta, submit.queue.cmds_args, strict=False):
-        if name == "wait" and len(args) == 2 and args[0].value < args[1]:
-            return f"wait({args[0]!r}, {args[1]})"
-    return None
+def _wait(submit: Any) -> str | None:
+    wait = report.open_wait(submit)
+    return None if wait is None else f"wait({wait[0]!r}, {wait[1]})"
 
 
 def _setters(signal: Any) -> Iterator[str]:
-    from hcq.queues.device import HCQCompiled
-
-    for device in HCQCompiled.devices:
-        for lane in device.lanes:
-            submits = lane.unfinished()
-            for submit in submits:
-                for name, args in zip(submit.queue.cmds_meta, submit.queue.cmds_args, strict=False):
-                    if name == "signal" and len(args) == 2 and args[0] is signal:
-                        wait = _open_wait(submits[0])
-                        state = f"stands at {wait}" if wait else f"is at submit {submits[0].number}"
-                        yield f"{_where(lane)} sets it to {args[1]} in submit {submit.number}, and {state}"
+    for lane, submit, value, now in report.setters(signal):
+        wait = _wait(now)
+        state = f"stands at {wait}" if wait else f"is at submit {now.number}"
+        yield f"{report.where(lane)} sets it to {value} in submit {submit.number}, and {state}"

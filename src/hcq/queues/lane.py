@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq import _native, config
 from hcq.errors import SignalTimeout
-from hcq.queues import profile
+from hcq.queues import profile, report
+from hcq.runtime import lines, watch
 
 if TYPE_CHECKING:
     from hcq.queues.command_queue import HWCommandQueue
@@ -25,11 +26,17 @@ WRAP = 2**31
 
 
 class Submit(NamedTuple):
-    """A submit under way: its number, and the queue, which holds what its commands use."""
+    """A submit under way: its number, the queue, which holds what its commands use, and the user's line, if known."""
 
     number: int
     queue: HWCommandQueue
     kept: tuple[Any, ...]
+    line: int = 0
+
+    @property
+    def said(self) -> str:
+        """It in words, for errors."""
+        return report.said(self.number, self.queue, self.line)
 
 
 class Lane:
@@ -42,6 +49,7 @@ class Lane:
         self.submitted = 0
         """Number of the last submit; `signal` reaches it when that is over. Read (signal, submitted) by `position`."""
         self.under_way: deque[Submit] = deque()
+        self._last: tuple[int, str, int] | None = None  # of what was over: number, commands, line
         self._lock = threading.RLock()
         self._publisher: int | None = None
 
@@ -68,12 +76,13 @@ class Lane:
             # Before the commands are handed over: what is freed from now on waits for them too.
             self.submitted = number
             self._publisher = threading.get_ident()
-            self.under_way.append(Submit(number, queue, tuple(queue._kept)))
+            line = lines.here() if watch.active or profile.sink is not None else 0
+            self.under_way.append(Submit(number, queue, tuple(queue._kept), line))
             began = time.perf_counter_ns() if profile.sink is not None else 0
             try:
                 # `lose` marks what it finds under way: either it finds this submit, or we find the device lost.
                 self.device.check_usable()
-                done = self._hand_over(queue, number)
+                done = self._hand_over(queue, number, line)
             except Exception:
                 self._take_back(number)
                 raise
@@ -102,6 +111,19 @@ class Lane:
         seen = self.signal.value
         return [submit for submit in list(self.under_way) if submit.number > seen]
 
+    @property
+    def finished(self) -> str:
+        """The last submit that is over, in words; empty where none is. Takes no lock."""
+        seen = self.signal.value
+        for submit in reversed(list(self.under_way)):
+            if submit.number <= seen:
+                said: str = submit.said
+                return said
+        if self._last is None:
+            return ""
+        number, did, line = self._last
+        return f"submit {number} ({did}{f'; {lines.words(line)}' if line else ''})"
+
     def renew(self) -> None:
         """Go on with a fresh signal and number 1 where the numbers come near 32 bits and nothing is under way."""
         with self._lock:
@@ -116,12 +138,15 @@ class Lane:
         seen = self.signal.value
         while self.under_way and self.under_way[0].number <= seen:
             over.append(self.under_way.popleft())
+        if over:
+            last = over[-1]
+            self._last = last.number, report.commands(last.queue), last.line
 
     def _take_back(self, number: int) -> None:
         self.under_way.pop()
         self.submitted = number - 1
 
-    def _hand_over(self, queue: HWCommandQueue, number: int) -> bool:
+    def _hand_over(self, queue: HWCommandQueue, number: int, line: int) -> bool:
         stamps = None if profile.sink is None else profile.Stamps(self.device, queue)
         words = queue.q
         if stamps is not None and stamps.words is not None:
@@ -138,7 +163,7 @@ class Lane:
         if done and bound:
             self._seal(type(queue), number)
         if done and stamps is not None:
-            stamps.note(number)
+            stamps.note(number, line)
         return done
 
     def _seal(self, kind: type[HWCommandQueue], number: int) -> None:

@@ -10,6 +10,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hcq.runtime import lines
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -26,7 +28,8 @@ class Record(NamedTuple):
     """One timed stretch: microseconds of the host's clock as far as dev.host_time knows it, and where it ran.
 
     number: of the submit in its lane; -1 where it is none of the lane's (hcq_profile). waits, sets: (signal, value)
-    that came before it and after it in the queue, signals by a number. host: the host's own copy.
+    that came before it and after it in the queue, signals by a number. host: the host's own copy. line: the number of
+    the user's line (hcq.runtime.lines).
     """
 
     device: str
@@ -43,6 +46,7 @@ class Record(NamedTuple):
     groups: int = 0
     items: int = 0
     host: bool = False
+    line: int = 0
 
 
 class Hop(NamedTuple):
@@ -125,7 +129,8 @@ def collect(dev: Any) -> None:
 def host_copy(dev: Any, name: str, began: int, nbytes: int) -> None:
     """Note a copy that the calling thread made itself, from `began` (ns of perf_counter) until now."""
     if sink is not None:
-        sink(Record(dev.dname, name, began / 1000, time.perf_counter_ns() / 1000, True, nbytes=nbytes, host=True))
+        ended, line = time.perf_counter_ns() / 1000, lines.here()
+        sink(Record(dev.dname, name, began / 1000, ended, True, nbytes=nbytes, host=True, line=line))
 
 
 def name_copies(queue: Any, name: str) -> None:
@@ -153,10 +158,10 @@ class Stamps:
         if queue.binded_device is None or queue.keeps_words_bound():
             self.words = self._stamp()
 
-    def note(self, number: int) -> None:
-        """The submit was made."""
+    def note(self, number: int, line: int) -> None:
+        """The submit was made, at that line."""
         for start, end, record in self._timed:
-            add(self.dev, start, end, record._replace(number=number))
+            add(self.dev, start, end, record._replace(number=number, line=record.line or line))
         if not self._timed and hop_sink is not None:
             pairs = [self._pairs(kind) for kind in ("wait", "signal")]
             hop_sink(Hop(self.dev.dname, self.queue.lane_name, number, *pairs))
@@ -194,7 +199,8 @@ class Stamps:
 
     def _record(self, index: int, what: str, waits: Sequence[tuple[Any, int]]) -> Record:
         queue, args = self.queue, self.queue.cmds_args[index]
-        base = Record(self.dev.dname, "", 0.0, 0.0, what == "copy", queue.lane_name, waits=tuple(waits))
+        line = queue.lines.get(index, 0)
+        base = Record(self.dev.dname, "", 0.0, 0.0, what == "copy", queue.lane_name, waits=tuple(waits), line=line)
         if what == "copy":
             name = queue.copies_are or f"{self.dev.dname} -> {self.dev.dname}"
             return base._replace(name=name, nbytes=args[2])
