@@ -245,6 +245,7 @@ bool reserve(Queue* q, uint64_t units, uint32_t largest, Timeline* timeline) {
     }
     // The queue is full: wait (and help) until it has moved on.
     uint64_t at = q->done.value.load(std::memory_order_acquire);
+    if (at == q->tail.load(std::memory_order_acquire)) continue;  // it has run empty meanwhile: nothing more will move
     Waited waited = wait_position(q, at + 1, deadline);
     if (waited == Waited::interrupted) return false;
     if (waited == Waited::timeout) {

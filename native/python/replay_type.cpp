@@ -124,7 +124,9 @@ bool reserve_all(GraphState* g, const std::vector<Part>& parts) {
       deadline = deadline_after_ms(config_number("TIMEOUT_MS"));
       if (PyErr_Occurred()) return false;
     }
-    Waited waited = wait_position(full, full->done.value.load(std::memory_order_acquire) + 1, deadline);
+    uint64_t at = full->done.value.load(std::memory_order_acquire);
+    if (at == full->tail.load(std::memory_order_acquire)) continue;  // it has run empty meanwhile
+    Waited waited = wait_position(full, at + 1, deadline);
     if (waited == Waited::interrupted) return false;
     if (waited == Waited::timeout) {
       raise("SignalTimeout", full->name + " is full (HCQ_QUEUE_LIMIT) and did not move: " + describe_queue(full) +
