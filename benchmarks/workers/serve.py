@@ -24,6 +24,8 @@ from typing import Any
 Answer = dict[str, Any]
 BENCHES: dict[str, Callable[..., Answer | float]] = {}
 VERSIONS: dict[str, str] = {}
+BEHIND: list[str] = []
+"""Where new interpreters find more packages, behind everything else: as if those were installed."""
 
 
 class Missing(Exception):
@@ -104,7 +106,7 @@ def busy_thread(busy: str) -> Iterator[None]:
 def fresh(setup: str, statement: str, after: str = "") -> Answer:
     """Times `statement` in a new interpreter, once, after `setup`. `after` may fill `extra`, a dict for the answer."""
     script = (
-        f"import time, json\nextra = {{}}\n{setup}\nt = time.perf_counter()\n{statement}\n"
+        f"import time, json, sys\nsys.path += {BEHIND!r}\nextra = {{}}\n{setup}\nt = time.perf_counter()\n{statement}\n"
         f"value = time.perf_counter() - t\n{after}\nprint('\\n' + json.dumps(dict(extra, value=value)), flush=True)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)

@@ -10,15 +10,16 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+# Patterns as text: re compiles and keeps them when a kernel first needs them.
 # A global's name, or a string (skipped by whoever asks for names: group 1 is None there).
 _GLOBAL = re.compile(r'"[^"]*"|(@"[^"]*"|@[-\w$.]+)')
-_NEEDS_NO_QUOTES = re.compile(r"[-a-zA-Z$._][-a-zA-Z$._0-9]*")
-_LABEL = re.compile(r"hcq\.b(\d+):")
-_INSTRUCTION = re.compile(r"  (?:%hcq\.v(\d+) = )?(?:(?:tail|musttail|notail) )?(\w+)")
-_VALUE = re.compile(r"%hcq\.v(\d+)")
-_SUCCESSOR = re.compile(r"label %hcq\.b(\d+)")
-_DEBUG = re.compile(r", ![Dd](?:bg|IAssignID) !\d+")
-_INCOMING = re.compile(r"\[ (.+?), %hcq\.b(\d+) \]")
+_NEEDS_NO_QUOTES = r"[-a-zA-Z$._][-a-zA-Z$._0-9]*"
+_LABEL = r"hcq\.b(\d+):"
+_INSTRUCTION = r"  (?:%hcq\.v(\d+) = )?(?:(?:tail|musttail|notail) )?(\w+)"
+_VALUE = r"%hcq\.v(\d+)"
+_SUCCESSOR = r"label %hcq\.b(\d+)"
+_DEBUG = r", ![Dd](?:bg|IAssignID) !\d+"
+_INCOMING = r"\[ (.+?), %hcq\.b(\d+) \]"
 
 
 class Function(NamedTuple):
@@ -36,21 +37,21 @@ class Instruction:
     __slots__ = ("op", "text", "uses", "value")
 
     def __init__(self, text: str) -> None:
-        match = _INSTRUCTION.match(text)
+        match = re.match(_INSTRUCTION, text)
         if match is None:
             raise ValueError(f"not an instruction: {text!r}")
         self.text = text
         self.op = match[2]
         self.value = int(match[1]) if match[1] else -1
-        self.uses = [int(v) for v in _VALUE.findall(text, match.end())]
+        self.uses = [int(v) for v in re.findall(_VALUE, text[match.end() :])]
 
     def successors(self) -> list[int]:
         """Blocks a terminator can go to."""
-        return [int(b) for b in _SUCCESSOR.findall(self.text)]
+        return [int(b) for b in re.findall(_SUCCESSOR, self.text)]
 
     def incoming(self) -> list[tuple[str, int]]:
         """(value as printed, block) for each way into a phi."""
-        return [(value, int(block)) for value, block in _INCOMING.findall(self.text)]
+        return [(value, int(block)) for value, block in re.findall(_INCOMING, self.text)]
 
 
 class Metadata:
@@ -96,7 +97,7 @@ def blocks(lines: list[str]) -> list[list[Instruction]]:
         if not line:
             continue
         if line.startswith("hcq.b"):
-            label = _LABEL.match(line)
+            label = re.match(_LABEL, line)
             if label is None or int(label[1]) != len(result):
                 raise ValueError(f"unexpected block label: {line!r}")
             _close(result, texts)
@@ -104,9 +105,9 @@ def blocks(lines: list[str]) -> list[list[Instruction]]:
         elif line.lstrip().startswith("#dbg_"):
             continue
         elif line.startswith(("  ]", "   ")):
-            texts[-1] += "\n" + _DEBUG.sub("", line)
+            texts[-1] += "\n" + re.sub(_DEBUG, "", line)
         else:
-            texts.append(_DEBUG.sub("", line))
+            texts.append(re.sub(_DEBUG, "", line))
     _close(result, texts)
     return result
 
@@ -119,7 +120,7 @@ def _close(result: list[list[Instruction]], texts: list[str]) -> None:
 
 def quoted(name: str) -> str:
     """A global's name as LLVM prints it, with @."""
-    if _NEEDS_NO_QUOTES.fullmatch(name):
+    if re.fullmatch(_NEEDS_NO_QUOTES, name):
         return "@" + name
     escaped = "".join(chr(c) if 32 <= c < 127 and c not in (0x22, 0x5C) else f"\\{c:02X}" for c in name.encode("utf-8"))
     return f'@"{escaped}"'

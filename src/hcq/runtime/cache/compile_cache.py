@@ -72,7 +72,9 @@ class CompileCache:
         self.memory.put(lookup, payload)
         if self.files is not None:
             self.files.put(_key(lookup), payload, config.CACHE_LIMIT())
-        self.remember(f"compiler of {kind} {cachekey}", str(identity))
+        noted = f"compiler of {kind} {cachekey}"
+        if self.recall(noted) != str(identity):  # reading is cheaper than writing
+            self.remember(noted, str(identity))
 
     def remember(self, name: str, note: str) -> None:
         """Keep a small fact by name; the last one holds."""

@@ -16,12 +16,13 @@ import hook  # noqa: E402
 hook.install()
 del sys.modules["hook"]  # a name that programs may have for something of their own
 
-sys.path = [path for path in _path if os.path.abspath(path) != _here]
+# Gone for good: children have it from the environment, and here each import would look into it first.
+_path[:] = [path for path in _path if os.path.abspath(path) != _here]
+sys.path = _path
 try:
     __import__(__name__)  # the next one
 except ImportError as _error:
     if _error.name != __name__:
         raise
 finally:
-    sys.path = _path
     sys.modules.setdefault(__name__, _this)
