@@ -8,6 +8,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
+import files
 import graphs  # noqa: F401  its benches are this worker's
 import kernels
 from serve import (
@@ -304,6 +305,21 @@ def device_copy(n: int, size: int) -> float:
     took = (perf_counter() - start) / n
     expect("the last byte", bytes(dest.as_buffer()[-1:]), b"\x5a")
     return took
+
+
+@bench
+def read_file(n: int, size: int, cold: bool) -> float:
+    name = files.path(size)
+    source, dest = hcq.Buffer(f"DISK:{name}", size, U8).allocate(), buffers("CLANG", 1, size, U8)[0]
+    took = []
+    for _ in range(n):
+        files.prepare(name, cold)
+        start = perf_counter()
+        hcq.copy(dest, source)
+        took.append(perf_counter() - start)
+    last = source.view(4096, U8, size - 4096).as_buffer()
+    expect("the last bytes", bytes(dest.view(4096, U8, size - 4096).as_buffer()), bytes(last))
+    return median(took)
 
 
 # --- compilers, cache, start -----------------------------------------------------------------------------------------

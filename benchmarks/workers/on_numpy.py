@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import repeat
+from statistics import median
 from time import perf_counter
 from typing import Any
 
+import files
 import kernels
 import numpy as np
 from serve import VERSIONS, Answer, bench, fresh_median, mappings, serve
@@ -55,6 +57,19 @@ def copy(n: int, size: int) -> float:
     for _ in repeat(None, n):
         np.copyto(dest, source)
     return (perf_counter() - start) / n
+
+
+@bench
+def read_file(n: int, size: int, cold: bool) -> float:
+    """A new array each time: fromfile has no other way."""
+    name = files.path(size)
+    took = []
+    for _ in range(n):
+        files.prepare(name, cold)
+        start = perf_counter()
+        np.fromfile(name, np.uint8)
+        took.append(perf_counter() - start)
+    return median(took)
 
 
 @bench

@@ -12,8 +12,10 @@ import tempfile
 from functools import lru_cache
 from itertools import repeat
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 
+import files
 import kernels
 from serve import VERSIONS, Answer, Missing, bench, busy_thread, expect, fresh_median, idle_share, serve
 
@@ -82,6 +84,30 @@ def memory(size: int, which: int) -> int:
 
 
 keep: list[object] = []
+
+
+@lru_cache(maxsize=1)
+def touched(size: int) -> memoryview:
+    """Touched, so that no page is missing."""
+    made = memoryview(mmap.mmap(-1, size))
+    for at in range(0, size, 4096):
+        made[at] = 1
+    return made
+
+
+@bench
+def pread(n: int, size: int, cold: bool) -> float:
+    """pread in pieces of 8 MiB, one after the other, into the same memory."""
+    name, to = files.path(size), touched(size)
+    took = []
+    for _ in range(n):
+        files.prepare(name, cold)
+        with open(name, "rb") as file:
+            start, done = perf_counter(), 0
+            while done < size:
+                done += os.preadv(file.fileno(), [to[done : done + (8 << 20)]], done)
+            took.append(perf_counter() - start)
+    return median(took)
 
 
 @bench

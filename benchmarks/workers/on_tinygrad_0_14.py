@@ -6,9 +6,11 @@ import ctypes
 from functools import lru_cache
 from importlib.metadata import version
 from itertools import repeat
+from statistics import median
 from time import perf_counter
 from typing import Any
 
+import files
 import kernels
 from serve import (
     VERSIONS,
@@ -220,6 +222,20 @@ def device_copy(n: int, size: int) -> float:
     took = (perf_counter() - start) / n
     expect("the last byte", bytes(dest.as_memoryview()[-1:]), b"\x5a")
     return took
+
+
+@bench
+def read_file(n: int, size: int, cold: bool) -> float:
+    name = files.path(size)
+    source, dest = Buffer(f"DISK:{name}", size, dtypes.uint8).allocate(), buffers("CPU", 1, size, dtypes.uint8)[0]
+    took = []
+    for _ in range(n):
+        files.prepare(name, cold)
+        start = perf_counter()
+        dest.copy_from(source)
+        Device["CPU"].synchronize()
+        took.append(perf_counter() - start)
+    return median(took)
 
 
 @bench
