@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,30 +14,50 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     compiler = shutil.which("g++") or shutil.which("clang++")
-    target = tmp_path_factory.mktemp("native") / "stress"
-    probe = target.with_suffix(".cpp")
+    folder = tmp_path_factory.mktemp("native")
+    probe = folder / "probe.cpp"
     probe.write_text("int main() { return 0; }\n")
-    if (
-        compiler is None
-        or subprocess.run(
-            [compiler, "-fsanitize=thread", probe, "-o", target], capture_output=True, check=False
+    works = (
+        compiler is not None
+        and not subprocess.run(
+            [compiler, "-fsanitize=thread", probe, "-o", folder / "probe"], capture_output=True, check=False
         ).returncode
-    ):
+    )
+    if not works:
         pytest.skip("no C++ compiler with a thread sanitizer")
-    sources = [ROOT / "tests/native/stress.cpp", *ROOT.glob("native/core/*.cpp"), *ROOT.glob("native/platform/*.cpp")]
     include = sysconfig.get_paths()["include"]
     flags = ["-std=c++17", "-O1", "-g", "-fsanitize=thread", f"-I{ROOT / 'native'}", f"-I{include}", "-pthread"]
-    # The sanitizer doesn't follow fences (they order atomics only here) and the compiler says so.
-    subprocess.run([compiler, *flags, "-w", *map(str, sources), "-o", target], check=True)
-    return target
+
+    def made(name: str, *more: Path) -> Path:
+        target = folder / name
+        sources = [ROOT / f"tests/native/{name}.cpp", *ROOT.glob("native/core/*.cpp"), *more]
+        sources += ROOT.glob("native/platform/*.cpp")
+        # The sanitizer doesn't follow fences (they order atomics only here) and the compiler says so.
+        subprocess.run([compiler, *flags, "-w", *map(str, sources), "-o", target], check=True)
+        return target
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def program(build: Callable[..., Path]) -> Path:
+    return build("stress")
 
 
 @pytest.mark.parametrize("recorded", [False, True])
 def test_queues_under_threads_have_no_race_and_lose_nothing(program: Path, recorded: bool) -> None:
     arguments = ["600", "recorded"] if recorded else ["1500"]
     done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 errors" in done.stdout
+    assert "ThreadSanitizer" not in done.stderr
+
+
+def test_files_are_copied_by_many_queues_without_a_race(build: Callable[..., Path], tmp_path: Path) -> None:
+    program = build("disk_stress", *(ROOT / f"native/disk/{name}.cpp" for name in ("file", "transfer", "engine")))
+    done = subprocess.run([program, "60", tmp_path], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 errors" in done.stdout
     assert "ThreadSanitizer" not in done.stderr

@@ -11,7 +11,6 @@
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "core/signal.hpp"
-#include "disk/engine.hpp"
 
 namespace hcq {
 
@@ -27,8 +26,6 @@ void prepare_for_fork() {
   at_fork_in_child(lines_after_fork);
   at_fork_in_child(records_after_fork);
   at_fork_in_child(scheduler_after_fork);
-  at_fork_in_child(files_after_fork);
-  at_fork_in_child(engine_after_fork);
   install_fork_handler();
 }
 

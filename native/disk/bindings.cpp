@@ -88,6 +88,8 @@ void choose(const std::string& engine) {
 
 void bind_disk(nb::module_& m) {
   g_start_file_copy = start_file_copy;
+  at_fork_in_child(files_after_fork);
+  at_fork_in_child(engine_after_fork);
   nb::class_<DiskFile>(
       m, "DiskFile",
       "A file for queues to copy from and to. Takes the descriptor over: it is closed when nothing uses it.")
