@@ -41,6 +41,7 @@ class Compiled:
     A driver's factory returns an instance. It overrides `synchronize`, `_close`, `_info`, `limits` as needed, and sets
 
     - `survives_fork`: the device goes on working in a forked child (it owns no queues, threads or driver state);
+    - `kernel_language`: what its compiler takes portable kernels in ("c", "llvm", "opencl", ...); None: it runs none.
     - `is_cpu_implementation`: a GPU interface that is implemented on the host CPU, never chosen as a default.
 
     Threads may share a device. In a forked child any use of an inherited device raises ForkedDeviceError.
@@ -48,6 +49,7 @@ class Compiled:
 
     survives_fork: ClassVar[bool] = False
     is_cpu_implementation: bool = False
+    kernel_language: str | None = None
     _inherited: ClassVar[bool] = False
     limits: DeviceLimits = DeviceLimits()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import ClassVar
 
 from hcq.drivers.python.allocator import PythonAllocator
 from hcq.drivers.python.compiler import PythonCompiler
@@ -24,7 +23,7 @@ class PythonDevice(HCQCompiled):
     the line of the kernel, the work-item, and what it did.
     """
 
-    kernel_language: ClassVar[str] = "ir"
+    kernel_language = "ir"
     limits = DeviceLimits(local_memory_bytes=1 << 20, buffer_alignment=64, view_alignment=1)
 
     def __init__(self, name: str) -> None:
