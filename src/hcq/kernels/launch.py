@@ -11,6 +11,7 @@ import math
 import operator
 import sys
 import threading
+from functools import lru_cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
 
@@ -280,9 +281,12 @@ def _element(kernel: Kernel, parameter: Parameter, value: Any) -> types.Scalar:
             f"{kernel.__name__}: {parameter.name} must be a buffer or a NumPy array with elements, not {value!r:.60}"
         )
     try:
-        return types.of_dtype(dtype)
+        return _scalar(dtype)
     except TypeError as error:
         raise LaunchError(f"{kernel.__name__}: {parameter.name}: {error}") from None
+
+
+_scalar = lru_cache(maxsize=256)(types.of_dtype)
 
 
 def _plain(value: Any) -> Any:

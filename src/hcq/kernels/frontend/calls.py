@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import inspect
 import math
 import sys
 from types import FunctionType
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hcq.kernels import ir, types
 from hcq.kernels.builtins import FORMS, MATH, TWO, Builtin
-from hcq.kernels.frontend.inline import Inline
+from hcq.kernels.frontend.inline import Inline, signature
 from hcq.kernels.frontend.values import (
     Array,
     Method,
@@ -140,7 +139,7 @@ class Calls(Inline):
             return self.of_floats(node, name, args, kwargs)
         function: Callable[..., Any] = getattr(self, method)
         try:
-            inspect.signature(function).bind(node, *args, **kwargs)
+            signature(getattr(type(self), method)).bind(self, node, *args, **kwargs)
         except TypeError as error:
             form = FORMS.get(name)
             raise self.error(node, f"{name}: {error}", f"it is called hcq.{name}{form[0]}" if form else "") from None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import CompileError
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hcq.kernels.ir import Value
+
+signature = lru_cache(maxsize=1024)(inspect.signature)
+"""inspect.signature, which takes long, of functions that are called again and again."""
 
 _DEPTH = 64
 _RETURN = "return"
@@ -40,7 +44,7 @@ class Inline(Expressions):
         except CompileError as error:
             raise self.error(node, error.message, error.log) from None
         try:
-            bound = inspect.signature(function).bind(*args, **kwargs)
+            bound = signature(function).bind(*args, **kwargs)
         except TypeError as error:
             raise self.error(node, f"{name}: {error}") from None
         for parameter in bound.signature.parameters.values():

@@ -9,6 +9,7 @@ import ast
 import inspect
 import linecache
 import textwrap
+import tokenize
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,11 @@ def _read(code: CodeType, module: tuple[Any, Any]) -> Source:
             "kernels are compiled from their text: define them in a file or a notebook, not by exec or at a prompt",
         )
     first = code.co_firstlineno
-    block = inspect.getblock(lines[first - 1 :])
+    try:
+        block = inspect.getblock(lines[first - 1 :])
+    except (SyntaxError, tokenize.TokenError):  # what follows the function is no Python: a page with examples
+        ends = [end for _, end, _, _ in code.co_positions() if end is not None]
+        block = lines[first - 1 : max(ends, default=first)]
     text = textwrap.dedent("".join(block))
     column = len(block[0]) - len(block[0].lstrip())
     try:
