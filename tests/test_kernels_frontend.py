@@ -321,6 +321,9 @@ def typing(o: hcq.ptr[hcq.f64], a: hcq.i32, b: hcq.i32, c: hcq.u8, d: hcq.f32, e
     o[14] = TYPED * c
     o[15] = hcq.u8(-1.5) + hcq.i32(2.9)
     o[16] = 2**-1
+    o[17] = a ** (b + 22)  # wraps
+    o[18] = 2 ** (a - 4)
+    o[19] = a**b
 
 
 def test_types_are_those_of_numpy():
@@ -328,7 +331,8 @@ def test_types_are_those_of_numpy():
     with np.errstate(over="ignore"):
         expected = [a / b, a // b, a % b, c + np.uint8(200), d * np.float32(0.1), a * d, e + f, e < f, a**3, d**2, -c]
         expected += [np.array(700).astype(np.int8), d // np.float32(0.5), -d % np.float32(2), TYPED * c, 2, 0.5]
-    assert out(typing, 7, -2, 100, 1.3, -1, 5, size=17, dtype=np.float64) == [float(each) for each in expected]
+        expected += [a ** np.int32(20), 8, 0]
+    assert out(typing, 7, -2, 100, 1.3, -1, 5, size=20, dtype=np.float64) == [float(each) for each in expected]
 
 
 @hcq.kernel

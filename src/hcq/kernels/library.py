@@ -28,6 +28,18 @@ def modulo(a: Any, b: Any) -> Any:
     return where(b != 0, moved, rest)
 
 
+def power(a: Any, b: Any) -> Any:
+    """a ** b of integers by squaring, wrapped; 0 where b is negative."""
+    result = a.dtype(1)
+    square, left = a, b
+    while left > 0:
+        if left % 2 == 1:
+            result = result * square
+        square = square * square
+        left = left >> 1
+    return where(b < 0, 0, result)
+
+
 def subgroup_add(value: Any) -> Any:
     """The sum over the sub-group, by halves."""
     distance = subgroup_size() // 2

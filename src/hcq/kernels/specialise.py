@@ -13,6 +13,7 @@ from hcq.kernels import lower, types
 from hcq.kernels.frontend import translate
 from hcq.kernels.passes import simplify
 from hcq.kernels.verify import verify
+from hcq.queues.launch import VALUE_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,11 +88,19 @@ class Loaded:
         self.specialisation = specialisation
         self.device = device
         self.program.accesses = specialisation.bounds.access_words
-        signature = getattr(self.program, "signature", None)
-        kinds = [kind for kind, _ in signature][len(ir.pointers) :] if signature else [None] * len(ir.scalars)
+        kinds = _recorded(self.program, len(ir.pointers), len(ir.scalars))
         self.adapt = [
             _adapter(types.element_of(value.type), kind) for value, kind in zip(ir.scalars, kinds, strict=True)
         ]
+
+
+def _recorded(program: Any, buffers: int, numbers: int) -> Sequence[str | None]:
+    """What a program says that its numbers are, by NumPy's names; None where it says nothing."""
+    signature = getattr(program, "signature", None)
+    if signature is not None:
+        return [kind for kind, _ in signature][buffers:]
+    words = getattr(program, "value_types", None)
+    return [VALUE_TYPES[each][1] for each in words] if words is not None else [None] * numbers
 
 
 def _adapter(type_: types.Scalar, kind: str | None) -> Any:

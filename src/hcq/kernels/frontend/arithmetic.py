@@ -244,7 +244,7 @@ class Arithmetic(Core):
         return self.build.binary("and", self.build.unary("not", below), among)
 
     def power(self, node: ast.AST, a: Any, b: Any) -> Any:
-        """`a ** b`: by multiplication where b is a whole constant, else by mathlib."""
+        """`a ** b`: by multiplication where b is a whole constant or both are integers, else by mathlib."""
         if isinstance(b, int) and not isinstance(b, bool) and abs(b) <= _LARGEST_POWER:
             element = self.element(a)
             if element is not None and element.kind == "b":
@@ -253,6 +253,11 @@ class Arithmetic(Core):
                 raise self.error(node, "an integer to a negative power", "convert it to a float first: hcq.f32(a)")
             result = self.raised(node, a, abs(b))
             return result if b >= 0 else self.binary(node, "/", 1, result)
+        element = self.common(node, (a, b))
+        if element is not None and element.is_integer:
+            values = self.shape(node, [self.coerce(node, each, element) for each in (a, b)])
+            if not any(isinstance(each.type, types.Vector) for each in values):
+                return self.library(node, "power", *values)
         return self.mathematics(node, "pow", *self.floats(node, (a, b)))
 
     def raised(self, node: ast.AST, a: Any, count: int) -> Any:
