@@ -11,6 +11,7 @@ from typing import Any
 import files
 import graphs  # noqa: F401  its benches are this worker's
 import kernels
+import portable  # noqa: F401  as above
 from serve import (
     VERSIONS,
     Answer,
