@@ -16,7 +16,6 @@ from hcq import config
 from hcq.errors import DeviceLost, SignalTimeout
 from hcq.queues import faults, profile, report
 from hcq.queues.kernargs import Kernargs
-from hcq.queues.lane import WRAP, Lane
 from hcq.runtime import watch
 from hcq.runtime.compiled import Compiled
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from hcq.queues.command_queue import HWCommandQueue
+    from hcq.queues.lane import Lane
     from hcq.queues.stream import Stream
 
 Position = tuple[tuple[Any, int], ...]
@@ -190,6 +190,8 @@ class HCQCompiled(Compiled):
             with self.timeline_lock:
                 lane = self._lanes.get(name)
                 if lane is None:
+                    from hcq.queues.lane import Lane  # devices with native queues have none
+
                     lane = self._lanes[name] = Lane(self, name)
                     self.lanes = (*self.lanes, lane)
         return lane
@@ -302,6 +304,8 @@ class HCQCompiled(Compiled):
             raise faults.again(dropped)
 
     def _wrap(self) -> None:
+        from hcq.queues.lane import WRAP
+
         for lane in self.lanes:
             lane.renew()
         for stream in list(self._streams):

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from hcq import _native, config
 from hcq.errors import DeviceLost, SignalTimeout
-from hcq.queues import awaiting, faults
+from hcq.queues import faults
 from hcq.queues.allocator import HCQAllocator
 from hcq.queues.command_queue import HWComputeQueue, HWCopyQueue
 from hcq.queues.device import HCQCompiled
@@ -124,6 +124,8 @@ class NativeDevice(_native.CommandDevice, HCQCompiled):
 
     async def idle(self) -> None:
         """Await what synchronize waits for; raises the same, without a deadline."""
+        from hcq.queues import awaiting
+
         self.check_usable()
         for signal, value in [*self._all_queued(), *self._marks()]:
             try:

@@ -6,7 +6,6 @@ launch natively.
 
 from __future__ import annotations
 
-import ctypes
 import struct
 import sys
 from typing import TYPE_CHECKING, Any
@@ -103,6 +102,8 @@ class HCQProgram:
     def _write_kernargs(self, address: int, handles: Sequence[Any], data: bytes) -> None:
         """Write what a launch needs at `address`, which the host can write. Drivers with more in theirs add it."""
         args = struct.pack(f"<{len(handles)}Q", *(handle.va_addr for handle in handles)) + data
+        import ctypes  # opening a device that needs none of it should not wait for it
+
         ctypes.memmove(address + self.kernargs_args_offset, args, len(args))
 
     def _arguments(self, bufs: Sequence[Any], vals: Sequence[Any]) -> tuple[list[Any], bytes]:

@@ -7,7 +7,6 @@ here: the commands that set and wait for signals (command_queue), and who is nam
 from __future__ import annotations
 
 import abc
-import ctypes
 import itertools
 import operator
 import threading
@@ -15,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hcq import _native
-from hcq.queues import awaiting, faults, profile
+from hcq.queues import faults, profile
 from hcq.runtime import process, watch
 
 if TYPE_CHECKING:
@@ -200,6 +199,8 @@ class HCQSignal(_native.Signal, metaclass=abc.ABCMeta):
 
     async def reached(self, value: int) -> None:
         """Wait, in a task, until the value is at least `value`. Raises DeviceLost where it will never come."""
+        from hcq.queues import awaiting
+
         if watch.active:
             watch.wait(self, check_value(value))
         await awaiting.reached(self, check_value(value))
@@ -219,6 +220,8 @@ class HCQSignal(_native.Signal, metaclass=abc.ABCMeta):
 
     def _set_timestamp(self, microseconds: Decimal) -> None:
         """What a time-stamp command of a driver in Python does; hardware writes ns into the signal's second word."""
+        import ctypes
+
         ctypes.c_uint64.from_address(self.value_addr + 8).value = int(microseconds * 1000)
 
 

@@ -5,7 +5,6 @@ What does not live here: choosing the way of a copy, and queueing it (allocator)
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -105,6 +104,8 @@ class Staging:
 
 def host_view(address: int, size: int) -> memoryview:
     """A view of `size` bytes of memory that the host reaches at `address`; the memory is not kept alive."""
+    import ctypes  # opening a device that needs none of it should not wait for it
+
     return memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")
 
 

@@ -16,7 +16,6 @@ from hcq.runtime import process
 from hcq.runtime.cache.file_store import FileStore
 from hcq.runtime.cache.keys import FORMAT, LIBRARY, NOTE, Key, decode, text
 from hcq.runtime.cache.memory_store import MemoryStore
-from hcq.runtime.logs import logger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -249,6 +248,8 @@ def _default_directory() -> str:
     if roots not in _default_directories:
         directory = _user_cache_directory()
         if not os.path.isabs(directory):
+            from hcq.runtime.logs import logger
+
             logger("cache").warning(
                 "this user has no home directory: libraries are kept in memory only; see HCQ_CACHE_DIR"
             )

@@ -20,7 +20,6 @@ import struct
 import time
 
 from hcq.runtime.cache.keys import LIBRARY, NOTE, digest
-from hcq.runtime.logs import logger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -269,6 +268,8 @@ class FileStore:
 
     def _warn(self, message: str, *details: object) -> None:
         if not self._warned:
+            from hcq.runtime.logs import logger
+
             self._warned = True
             logger("cache").warning("the compile cache %s " + message, self.directory, *details)
 
