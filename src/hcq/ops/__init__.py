@@ -18,6 +18,7 @@ _NAMES = {
         *("negative", "absolute", "sqrt", "exp", "log", "sin", "cos", "tanh", "erf", "sigmoid", "relu", "gelu", "silu"),
         *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
     ),
+    "hcq.ops.reduce": ("sum", "prod", "min", "max", "mean", "argmin", "argmax"),
     "hcq.ops.matrix": ("matmul",),
     "hcq.ops.shapes": ("reshape",),
 }

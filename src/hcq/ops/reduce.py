@@ -1,0 +1,291 @@
+"""Reductions: sum, product, least, largest, mean, and where the extremes are, along any axes.
+
+An order of adding that depends on sizes alone: the same result on every device, and, for floats, errors that grow with
+the logarithm of the count and not with the count. What does not live here: scans (scan), softmax and norms (normalise).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import hcq
+from hcq.kernels import types
+from hcq.ops.shapes import axes_of, element, output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hcq.kernels.types import Scalar
+    from hcq.runtime.buffer import Buffer
+
+ITEMS: Final = 256
+"""Work-items of a group."""
+CHUNK: Final = 16384
+"""A row longer than this is reduced in pieces first."""
+
+
+def sum(x: Buffer, axis: Any = None, out: Buffer | None = None, stream: Any = None) -> Buffer:
+    """The sum. f16 and bf16 are summed in f32; bools and narrow integers give 64 bits, as NumPy's do."""
+    kind = element(x)
+    wide = kind if kind.is_float or kind.bits == 64 else types.u64 if kind.kind == "u" else types.i64
+    return _reduce(_add, 0, x, axis, _inner(wide), wide, out, stream)
+
+
+def prod(x: Buffer, axis: Any = None, out: Buffer | None = None, stream: Any = None) -> Buffer:
+    """The product; types as for `sum`."""
+    kind = element(x)
+    wide = kind if kind.is_float or kind.bits == 64 else types.u64 if kind.kind == "u" else types.i64
+    return _reduce(_multiply, 1, x, axis, _inner(wide), wide, out, stream)
+
+
+def min(x: Buffer, axis: Any = None, out: Buffer | None = None, stream: Any = None) -> Buffer:
+    """The least; NaN where there is one."""
+    kind = element(x)
+    return _reduce(_smaller, math.inf if kind.is_float else kind.range[1], x, axis, kind, kind, out, stream)
+
+
+def max(x: Buffer, axis: Any = None, out: Buffer | None = None, stream: Any = None) -> Buffer:
+    """The largest; NaN where there is one."""
+    kind = element(x)
+    return _reduce(_larger, -math.inf if kind.is_float else kind.range[0], x, axis, kind, kind, out, stream)
+
+
+def mean(x: Buffer, axis: Any = None, out: Buffer | None = None, stream: Any = None) -> Buffer:
+    """The mean; of integers in f64."""
+    from hcq.ops.elementwise import map
+
+    kind = element(x)
+    wide = kind if kind.is_float else types.f64
+    count = math.prod(x.shape[each] for each in axes_of(len(x.shape), axis))
+    total = _reduce(_add, 0, x, axis, _inner(wide), _inner(wide), None, stream)
+    target = output(out, x, tuple(total.shape), wide)
+    return map(_over, total, float(count), out=target, stream=stream)
+
+
+def _add(a: Any, b: Any) -> Any:
+    return a + b
+
+
+def _multiply(a: Any, b: Any) -> Any:
+    return a * b
+
+
+def _smaller(a: Any, b: Any) -> Any:
+    return hcq.minimum(a, b)
+
+
+def _larger(a: Any, b: Any) -> Any:
+    return hcq.maximum(a, b)
+
+
+def _over(a: Any, b: Any) -> Any:
+    return a / b
+
+
+def _inner(kind: Scalar) -> Scalar:
+    """What narrow floats are added up in."""
+    return types.f32 if kind.is_float and kind.bits < 32 else kind
+
+
+def _reduce(
+    combine: Callable[..., Any],
+    start: int | float,
+    x: Buffer,
+    axis: Any,
+    within: Scalar,
+    result: Scalar,
+    out: Buffer | None,
+    stream: Any,
+) -> Buffer:
+    """Reduce axes, neighbouring ones together, the last first."""
+    axes = axes_of(len(x.shape), axis)
+    shape = tuple(x.shape)
+    left = tuple(size for place, size in enumerate(shape) if place not in axes)
+    runs: list[list[int]] = []
+    for each in axes:
+        if runs and runs[-1][-1] == each - 1:
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    out = output(out, x, left, result)
+    value = float(start) if within.is_float else start
+    now = x
+    for run in reversed(runs or [[]]):
+        outer = math.prod(shape[: run[0]]) if run else math.prod(shape)
+        count = math.prod(shape[each] for each in run)
+        inner = math.prod(shape[run[-1] + 1 :]) if run else 1
+        last = run is runs[0] if runs else True
+        now = _step(combine, value, now, outer, count, inner, within, out if last else None, stream)
+        shape = shape[: run[0]] + shape[run[-1] + 1 :] if run else shape
+    return out
+
+
+def _step(
+    combine: Callable[..., Any],
+    start: Any,
+    x: Buffer,
+    outer: int,
+    count: int,
+    inner: int,
+    within: Scalar,
+    out: Buffer | None,
+    stream: Any,
+) -> Buffer:
+    """`(outer, count, inner)` to `(outer, inner)`; `out` or a new buffer of the type that is computed in."""
+    from hcq.runtime.buffer import empty
+
+    pieces = -(-count // CHUNK) if inner == 1 else 1
+    if pieces > 1:
+        partial = empty((outer, pieces), within.dtype, x.device)
+        _rows(combine, within)[(pieces, outer), ITEMS](partial, x, count, CHUNK, start, stream=stream)
+        return _step(combine, start, partial, outer, pieces, 1, within, out, stream)
+    if out is None:
+        out = empty((outer, inner), within.dtype, x.device)
+    if inner == 1:
+        _rows(combine, within)[(1, outer), ITEMS](out, x, count, count, start, stream=stream)
+    else:
+        groups = -(-inner // ITEMS), outer
+        _columns(combine, within)[groups, ITEMS](out, x, count, inner, start, stream=stream)
+    return out
+
+
+@cache
+def _rows(combine: Callable[..., Any], T: Scalar) -> Any:
+    """A group reduces `chunk` neighbours of a row of `count`: each item every 256th, then halves."""
+
+    @hcq.kernel
+    def reduce_rows(out: hcq.ptr, x: hcq.ptr, count: hcq.i32, chunk: hcq.i32, start: T):
+        tile = hcq.local(T, ITEMS)
+        lane, piece = hcq.local_id(0), hcq.group_id(0)
+        row = hcq.i64(hcq.group_id(1))
+        x = x + row * count
+        first = piece * chunk
+        last = hcq.minimum(first + chunk, count)
+        total = start
+        for k in range(first, last, ITEMS):
+            if k + lane < last:
+                total = combine(total, T(x[k + lane]))
+        tile[lane] = total
+        half = ITEMS // 2
+        while half > 0:
+            hcq.barrier()
+            if lane < half:
+                tile[lane] = combine(tile[lane], tile[lane + half])
+            half = half // 2
+        if lane == 0:
+            out[row * hcq.num_groups(0) + piece] = out.dtype(tile[0])
+
+    return reduce_rows
+
+
+@cache
+def _columns(combine: Callable[..., Any], T: Scalar) -> Any:
+    """An item reduces a column, in four parts that are combined at the end."""
+
+    @hcq.kernel
+    def reduce_columns(out: hcq.ptr, x: hcq.ptr, count: hcq.i32, inner: hcq.i32, start: T):
+        column = hcq.global_id(0)
+        row = hcq.i64(hcq.group_id(1))
+        x = x + row * count * inner
+        if column < inner:
+            a, b, c, d = start, start, start, start
+            whole = count // 4 * 4
+            for k in range(0, whole, 4):
+                a = combine(a, T(x[k * inner + column]))
+                b = combine(b, T(x[(k + 1) * inner + column]))
+                c = combine(c, T(x[(k + 2) * inner + column]))
+                d = combine(d, T(x[(k + 3) * inner + column]))
+            for k in range(whole, count):
+                a = combine(a, T(x[k * inner + column]))
+            out[row * inner + column] = out.dtype(combine(combine(a, b), combine(c, d)))
+
+    return reduce_columns
+
+
+def argmin(x: Buffer, axis: int = -1, out: Buffer | None = None, stream: Any = None) -> Buffer:
+    """Where the least is along an axis, the first of equal ones; i64. NaN counts as least, as in NumPy."""
+    return _argument(_is_less, x, axis, out, stream)
+
+
+def argmax(x: Buffer, axis: int = -1, out: Buffer | None = None, stream: Any = None) -> Buffer:
+    """Where the largest is along an axis, the first of equal ones; i64. NaN counts as largest, as in NumPy."""
+    return _argument(_is_more, x, axis, out, stream)
+
+
+def _is_less(a: Any, b: Any) -> Any:
+    return (a < b) | ((a != a) & (b == b))
+
+
+def _is_more(a: Any, b: Any) -> Any:
+    return (a > b) | ((a != a) & (b == b))
+
+
+def _argument(better: Callable[..., Any], x: Buffer, axis: int, out: Buffer | None, stream: Any) -> Buffer:
+    (place,) = axes_of(len(x.shape), axis)
+    shape = tuple(x.shape)
+    outer, count, inner = math.prod(shape[:place]), shape[place], math.prod(shape[place + 1 :])
+    out = output(out, x, shape[:place] + shape[place + 1 :], types.i64)
+    if inner == 1:
+        _argument_rows(better)[outer, ITEMS](out, x, count, stream=stream)
+    else:
+        _argument_columns(better)[(-(-inner // ITEMS), outer), ITEMS](out, x, count, inner, stream=stream)
+    return out
+
+
+@cache
+def _argument_rows(better: Callable[..., Any]) -> Any:
+    """A group looks through a row."""
+
+    @hcq.kernel
+    def argument_rows(out: hcq.ptr, x: hcq.ptr, count: hcq.i32):
+        values = hcq.local(x.dtype, ITEMS)
+        places = hcq.local(hcq.i32, ITEMS)
+        lane, row = hcq.local_id(0), hcq.i64(hcq.group_id(0))
+        x = x + row * count
+        at = hcq.minimum(lane, count - 1)
+        best = x[at]
+        for k in range(ITEMS, count, ITEMS):
+            if k + lane < count:
+                value = x[k + lane]
+                if better(value, best):
+                    best = value
+                    at = k + lane
+        values[lane] = best
+        places[lane] = at
+        half = ITEMS // 2
+        while half > 0:
+            hcq.barrier()
+            if lane < half:
+                mine, other = values[lane], values[lane + half]
+                earlier = (places[lane + half] < places[lane]) & ~better(mine, other)
+                if better(other, mine) | earlier:
+                    values[lane] = other
+                    places[lane] = places[lane + half]
+            half = half // 2
+        if lane == 0:
+            out[row] = out.dtype(places[0])
+
+    return argument_rows
+
+
+@cache
+def _argument_columns(better: Callable[..., Any]) -> Any:
+    """An item looks through a column."""
+
+    @hcq.kernel
+    def argument_columns(out: hcq.ptr, x: hcq.ptr, count: hcq.i32, inner: hcq.i32):
+        column, row = hcq.global_id(0), hcq.i64(hcq.group_id(1))
+        x = x + row * count * inner
+        if column < inner:
+            best = x[column]
+            at = 0
+            for k in range(1, count):
+                value = x[k * inner + column]
+                if better(value, best):
+                    best = value
+                    at = k
+            out[row * inner + column] = out.dtype(at)
+
+    return argument_columns
