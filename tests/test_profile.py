@@ -734,6 +734,26 @@ def test_hcq_trace_runs_a_script_with_its_arguments_and_keeps_its_exit_code(tmp_
     assert sum(event["name"] == "one" for event in events(tmp_path / "t.json")) == 2
 
 
+def test_hcq_trace_runs_a_module_as_python_does(tmp_path):
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text("")
+    (tmp_path / "pack" / "helper.py").write_text("value = 3\n")
+    text = "import os, sys\nfrom . import helper\nprint(os.path.basename(sys.argv[0]), sys.argv[1:], __name__)"
+    (tmp_path / "pack" / "__main__.py").write_text(f"{PROGRAM}{text}\nsys.exit(helper.value)\n")
+    (tmp_path / "pack" / "wrong.py").write_text(PROGRAM + "raise ZeroDivisionError('mine')\n")
+    plain = run("", tmp_path, "-m", "pack", "-m", "--plot")
+    done = run("", tmp_path, "-m", "hcq.cli", "trace", "-o", "t.json", "-m", "pack", "-m", "--plot")
+    assert (done.returncode, done.stdout) == (plain.returncode, plain.stdout) == (3, done.stdout), done.stderr
+    assert done.stdout == "__main__.py ['-m', '--plot'] __main__\n"
+    assert sum(event["name"] == "one" for event in events(tmp_path / "t.json")) == 2
+    done = run("", tmp_path, "-m", "hcq.cli", "trace", "-m", "pack.wrong")
+    assert done.returncode == 1 and "ZeroDivisionError: mine" in done.stderr and "runpy" not in done.stderr
+    assert any(name.startswith("wrong.") for name in os.listdir(tmp_path))
+    for wrong in ("nothing", "nothing.at.all", "pack.nothing"):
+        done = run("", tmp_path, "-m", "hcq.cli", "trace", "-m", wrong)
+        assert done.returncode == 2 and "Traceback" not in done.stderr and wrong in done.stderr
+
+
 def test_hcq_trace_writes_the_trace_of_a_script_that_raises(tmp_path):
     (tmp_path / "script.py").write_text(PROGRAM + "raise ZeroDivisionError('mine')\n")
     done = run("", tmp_path, "-m", "hcq.cli", "trace", "-o", "t.json", "--plot", "t.svg", "script.py")

@@ -204,11 +204,12 @@ def trace(
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Also draw the timeline, an SVG.")] = None,
     table: Annotated[bool, typer.Option("--table", help="Also print the sums by kernel, to standard error.")] = False,
+    module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name, as after `python -m`.")] = False,
 ) -> int:
-    """Run a script and write a trace of it, which ui.perfetto.dev opens. Options come before the script."""
-    from hcq.cli.trace import show
+    """Run a script or module and write a trace of it, which ui.perfetto.dev opens. Options come before the script."""
+    from hcq.cli.trace import Module, Script, show
 
-    return show(script, arguments or [], output, plot, table)
+    return show((Module if module else Script)(script), arguments or [], output, plot, table)
 
 
 def _checkout() -> Path | None:

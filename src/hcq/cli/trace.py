@@ -1,7 +1,8 @@
-"""`hcq trace`: run a Python script with a profile around it, and write the trace."""
+"""`hcq trace`: run a Python script or module with a profile around it, and write the trace."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import runpy
 import sys
@@ -11,14 +12,55 @@ from pathlib import Path
 from hcq.cli.output import DONE, FAILED, Failure, Mistake
 
 
-def show(script: str, arguments: list[str], output: Path | None, plot: Path | None, table: bool) -> int:
-    """Run `script` as `python script arguments` would; the exit code is its own. The trace is written in any case."""
+class Script:
+    """A file, run as `python FILE` would."""
+
+    def __init__(self, name: str) -> None:
+        if not os.path.isfile(name):
+            raise Mistake(f"there is no script {name}")
+        self.name = self.file = name
+        self.stem = Path(name).stem
+        self.folder = os.path.dirname(os.path.abspath(name))
+
+    def run(self) -> None:
+        """Run it, in this interpreter."""
+        runpy.run_path(self.name, run_name="__main__")
+
+
+class Module:
+    """A module or package, run as `python -m NAME` would."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stem = name.rpartition(".")[2]
+        self.folder = os.getcwd()
+        self.file = self._find()
+
+    def run(self) -> None:
+        """Run it, in this interpreter."""
+        runpy.run_module(self.name, run_name="__main__", alter_sys=True)
+
+    def _find(self) -> str:
+        sys.path.insert(0, self.folder)
+        try:
+            found = importlib.util.find_spec(self.name)
+            if found is not None and found.submodule_search_locations is not None:
+                found = importlib.util.find_spec(f"{self.name}.__main__")
+        except (ImportError, ValueError) as error:
+            raise Mistake(f"there is no module {self.name}: {error}") from None
+        finally:
+            sys.path.remove(self.folder)
+        if found is None or found.origin is None:
+            raise Mistake(f"there is no module {self.name} that can be run")
+        return found.origin
+
+
+def show(program: Script | Module, arguments: list[str], output: Path | None, plot: Path | None, table: bool) -> int:
+    """Run `program` with its arguments; the exit code is its own. The trace is written in any case."""
     from hcq.profiling.files import has_perfetto
     from hcq.profiling.session import Profile
 
-    if not os.path.isfile(script):
-        raise Mistake(f"there is no script {script}")
-    path = output or Path(Path(script).stem + (".pftrace" if has_perfetto() else ".json"))
+    path = output or Path(program.stem + (".pftrace" if has_perfetto() else ".json"))
     if plot is not None and plot.suffix.lower() != ".svg":
         raise Mistake(f"{plot}: the picture is an SVG, so its name must end in .svg")
     for target in filter(None, (path, plot)):
@@ -29,11 +71,11 @@ def show(script: str, arguments: list[str], output: Path | None, plot: Path | No
     except ValueError as error:
         raise Mistake(str(error)) from None
     before = sys.argv[:], sys.path[:]
-    sys.argv = [script, *arguments]
-    sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+    sys.argv = [program.file, *arguments]
+    sys.path.insert(0, program.folder)
     profile.__enter__()
     try:
-        code = _run(script)
+        code = _run(program)
     finally:
         sys.argv[:], sys.path[:] = before
         profile.stop()
@@ -49,9 +91,9 @@ def show(script: str, arguments: list[str], output: Path | None, plot: Path | No
     return code
 
 
-def _run(script: str) -> int:
+def _run(program: Script | Module) -> int:
     try:
-        runpy.run_path(script, run_name="__main__")
+        program.run()
     except SystemExit as leaving:
         if leaving.code is None or isinstance(leaving.code, int):
             return leaving.code or DONE
@@ -60,7 +102,7 @@ def _run(script: str) -> int:
     except Exception:
         # The frames of this command are nothing to the script's author.
         kind, error, trace = sys.exc_info()
-        while trace is not None and trace.tb_frame.f_code.co_filename != script:
+        while trace is not None and trace.tb_frame.f_code.co_filename != program.file:
             trace = trace.tb_next
         traceback.print_exception(kind, error, trace)
         return FAILED

@@ -55,6 +55,22 @@ class Span(NamedTuple):
     line: str = ""
 
 
+class Entry(NamedTuple):
+    """A native record: the fields of DTYPE."""
+
+    start: int
+    end: int
+    submit: int
+    signal: int
+    value: int
+    what: int
+    extra: int
+    track: int
+    kind: int
+    flags: int
+    reserved: int
+
+
 class Row(NamedTuple):
     """One command in a queue's order, for flows: work (a span), or a wait or signal between."""
 
@@ -96,9 +112,8 @@ def from_native(
     data, tracks, programs, labels, dropped = snapshot
     into = Recorded(dropped=dropped)
     reader = _Reader(into, tracks, programs, labels, thread_names, owner_of)
-    records = numpy.frombuffer(data, DTYPE)
-    for record in records.tolist():
-        reader.read(*record)
+    for entry in map(Entry._make, numpy.frombuffer(data, DTYPE).tolist()):
+        reader.read(entry)
     return into
 
 
@@ -124,20 +139,8 @@ class _Reader:
             return thread_names.get(number, f"thread {number}")
         return "DMA" if TRACKS[kind] == "copy" else name.removeprefix(device).strip() if kind == 2 else "COMPUTE"
 
-    def read(
-        self,
-        start: int,
-        end: int,
-        submit: int,
-        signal: int,
-        value: int,
-        what: int,
-        extra: int,
-        track: int,
-        kind: int,
-        flags: int,
-        _: int,
-    ) -> None:
+    def read(self, entry: Entry) -> None:
+        start, end, submit, signal, value, what, extra, track, kind, flags, _ = entry
         into = self.into
         submit, line = submit & NUMBERS, lines.words(submit >> LINE_SHIFT)
         if kind in (EXEC, COPY):
@@ -177,24 +180,12 @@ class _Reader:
         elif kind == MEMORY:
             into.memory.append(Memory(self.devices[track], start, what, extra))
         else:
-            self._host(start, max(end, start + 1), submit, signal, value, what, extra, track, kind, flags, line)
+            self._host(entry, submit, line)
 
-    def _host(
-        self,
-        start: int,
-        end: int,
-        submit: int,
-        signal: int,
-        value: int,
-        what: int,
-        extra: int,
-        track: int,
-        kind: int,
-        flags: int,
-        line: str,
-    ) -> None:
-        into, thread, count = self.into, self.names[track], 1
-        label = self.labels[extra] if flags & LABELLED else ""
+    def _host(self, entry: Entry, submit: int, line: str) -> None:
+        into, thread, count = self.into, self.names[entry.track], 1
+        kind, what, extra = entry.kind, entry.what, entry.extra
+        label = self.labels[extra] if entry.flags & LABELLED else ""
         if kind in (SUBMIT, LAUNCHES) and submit:
             into.submits.append((len(into.spans), ("native", what), submit))
             count = 1 if label else extra
@@ -204,10 +195,13 @@ class _Reader:
             word, label = "submit", label or f"submit of {count} command{'s' * (count > 1)}"
         elif kind == HOST_WAIT:
             word = "wait"
-            label = label or (f"wait for signal #{signal} to reach {value}" if signal else "wait for work")
+            label = label or (
+                f"wait for signal #{entry.signal} to reach {entry.value}" if entry.signal else "wait for work"
+            )
         else:
             word = "compile"
-        into.spans.append(Span(word, label, None, thread, start, end, commands=count, line=line))
+        end = max(entry.end, entry.start + 1)
+        into.spans.append(Span(word, label, None, thread, entry.start, end, commands=count, line=line))
 
     def _rows(self, track: int) -> list[Row]:
         key = self.keys[track]
