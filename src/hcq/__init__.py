@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hcq.errors import CompileError as CompileError
+    from hcq.formats.loading import load as load
+    from hcq.formats.saving import save as save
     from hcq.graph.recording import capture as capture
     from hcq.kernels.launch import kernel as kernel
     from hcq.profiling.session import profile as profile
@@ -58,13 +60,15 @@ _WORDS = (
     *("erf", "erfc"),
 )
 
-_MODULES = ("cache", "config", "dtypes", "errors", "ops", "testing")
+_MODULES = ("cache", "config", "dtypes", "errors", "formats", "ops", "testing")
 
 _NAMES = {
     "hcq.runtime.registry": ("Device",),
     "hcq.runtime.compiled": ("Compiled", "DeviceLimits"),
     "hcq.runtime.compiler": ("Compiler",),
     "hcq.errors": ("CompileError",),
+    "hcq.formats.loading": ("load",),
+    "hcq.formats.saving": ("save",),
     "hcq.graph": ("capture",),
     "hcq.runtime.buffer": ("Buffer", "BufferOptions", "array", "empty", "zeros"),
     "hcq.runtime.allocator": ("Allocator", "LRUAllocator", "MallocAllocator"),

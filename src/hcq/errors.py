@@ -150,3 +150,17 @@ class DeviceLost(HCQError, RuntimeError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.args[0], self.device, self.cause, self.command, self.report)
+
+
+class FormatError(HCQError, ValueError):
+    """A file of tensors is damaged, or is none that is known. `reason` says what is wrong in the file `path`, and
+    `offset`, in bytes, where; it is None for what lies in no one place."""
+
+    def __init__(self, path: str = "", offset: int | None = None, reason: str = "") -> None:
+        super().__init__(f"{path}: {reason}" + (f" (at byte {offset})" if offset is not None else ""))
+        self.path = path
+        self.offset = offset
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.offset, self.reason)

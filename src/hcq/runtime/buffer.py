@@ -83,7 +83,8 @@ def _numpy(buf: Buffer) -> numpy.ndarray[Any, Any]:
     import numpy
 
     result = numpy.empty(buf.shape, dtypes.to_numpy(buf.dtype))
-    buf.copyout(result)
+    if buf.size:  # else there is no memory to copy
+        buf.copyout(result)
     return result
 
 

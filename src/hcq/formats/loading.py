@@ -1,0 +1,116 @@
+"""hcq.load: tensors of a file onto a device.
+
+What does not live here: which reads that takes (reading), other element types (convert), headers (archive).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hcq.dtypes import DType
+from hcq.formats import archive, convert, reading
+from hcq.formats.entry import Entry
+from hcq.formats.npy import HostEntry
+from hcq.formats.progress import progress_of
+from hcq.runtime.buffer import Buffer, empty
+from hcq.runtime.registry import Device
+
+_MOST_THREADS = 4  # that read; more gain nothing where the page cache or one disk is the limit
+
+
+class Tensors(dict[str, Buffer]):
+    """Loaded tensors by name, in the order of the file: buffers of their shape and dtype.
+
+    A dict of the caller's own: a tensor taken out is freed when nothing else uses it. `metadata` is what the file says
+    beside tensors; `types` and `shapes` are, by name, its own word for each tensor's type, such as 'BF16' or 'Q4_K',
+    and the shape in elements, which a buffer of raw bytes doesn't have.
+    """
+
+    def __init__(self, buffers: dict[str, Buffer], metadata: dict[str, Any], entries: Iterable[Entry]) -> None:
+        super().__init__(buffers)
+        self.metadata = metadata
+        self.types: dict[str, str] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        for entry in entries:  # not kept: they hold their files open
+            self.types[entry.name], self.shapes[entry.name] = entry.type, entry.shape
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} tensors, {sum(buf.nbytes for buf in self.values())} bytes>"
+
+
+def load(
+    path: str | os.PathLike[str],
+    device: str | None = None,
+    names: str | Iterable[str] | None = None,
+    *,
+    dtype: Any = None,
+    progress: bool | None = None,
+) -> Any:
+    """Read tensors from a file onto `device`, or the default device: `Tensors`, a dict of name -> Buffer.
+
+    `path` is a safetensors file, an index over several (`*.safetensors.index.json`), a GGUF file, .npz, or .npy, which
+    has one array without a name and gives its Buffer. Contents tell them apart, not suffixes.
+
+    `names` are the tensors wanted: a name, a pattern such as `"encoder.*"`, or several of either. Only they are read,
+    and of an index only their files are opened. Buffers have the tensors' shapes and dtypes; types that no dtype stands
+    for, as GGUF's blocks of quantised numbers, are bytes (`uint8`), row by row. `dtype`, float32, float16 or bfloat16,
+    is the type that floating tensors and those blocks are to have instead. `progress` shows a bar on standard error;
+    by default on long loads when that is a terminal.
+
+    Blocks; reads on several threads. Each tensor is an allocation of its own. Raises FormatError for a file that is
+    damaged or none of these, before anything is allocated; the operating system's errors; EOFError for a file that is
+    cut short meanwhile; KeyError for names that aren't there; ValueError for blocks that can't become `dtype`.
+    """
+    found = archive.open(path, names)
+    loaded = found.load(device, dtype=dtype, progress=progress)
+    return loaded[""] if found.format == "npy" else loaded
+
+
+def load_entries(
+    entries: Sequence[Entry],
+    device: str | None,
+    dtype: Any = None,
+    metadata: dict[str, Any] | None = None,
+    progress: bool | None = None,
+) -> Tensors:
+    """The tensors of `entries`, whose names differ, on `device`; see `load`."""
+    device = Device.canonicalize(device)
+    other: dict[str, Entry] = {}
+    if dtype is not None:
+        dtype = convert.target(dtype)
+        other = {entry.name: entry for entry in convert.converted(entries, dtype)}
+    buffers = {entry.name: _allocate(entry, device, dtype if entry.name in other else None) for entry in entries}
+    wanted = [(entry, buffers[entry.name]) for entry in entries if entry.nbytes and entry.name not in other]
+    on_host = [(entry, buf) for entry, buf in wanted if isinstance(entry, HostEntry)]
+    plain = [(entry, buf) for entry, buf in wanted if not isinstance(entry, HostEntry)]
+    with progress_of(sum(entry.nbytes for entry in entries), progress) as done:
+        reading.fill(plain, _MOST_THREADS, done)
+        for entry, buf in on_host:
+            _read_on_host(entry, buf)
+            done(entry.nbytes)
+        for each in sorted(other.values(), key=lambda entry: (entry.source.path, entry.offset)):
+            if each.nbytes:
+                convert.convert(each, buffers[each.name])
+                done(each.nbytes)
+    return Tensors(buffers, metadata or {}, entries)
+
+
+def _allocate(entry: Entry, device: str, other: DType | None) -> Buffer:
+    shape, dtype = (entry.buffer_shape, entry.dtype) if other is None else (entry.shape, other)
+    if entry.nbytes:
+        return empty(shape, dtype, device)
+    buf = Buffer(device, 0, dtype)  # no elements: there is no memory to allocate
+    buf._shape = shape
+    return buf
+
+
+def _read_on_host(entry: HostEntry, buf: Buffer) -> None:
+    exporter = buf._export()
+    if exporter is not None:
+        entry.read_into(memoryview(exporter))
+        return
+    data = bytearray(entry.nbytes)
+    entry.read_into(memoryview(data))
+    buf.copyin(data)

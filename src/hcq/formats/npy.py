@@ -1,0 +1,161 @@
+"""NumPy's formats: .npy, one array, and .npz, a zip of them.
+
+Headers are read and written by numpy.lib.format, containers by zipfile. Pickled objects are never read. What does not
+live here: reading the arrays of .npy files that lie as buffers do (reading).
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+import zipfile
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from hcq import dtypes
+from hcq.errors import FormatError
+from hcq.formats.entry import MOST_DIMENSIONS, Entry, is_count
+from hcq.formats.source import Source
+
+if TYPE_CHECKING:
+    import numpy
+
+MAGIC = b"\x93NUMPY"
+ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
+_USER_TYPES = 256  # the number of the first type that is not NumPy's own
+_MOST_HEADER = 1 << 16  # bytes of a description
+_MOST_DEFLATED = 1032  # bytes that one deflated byte can stand for
+_PIECE = 1 << 20  # bytes that are decompressed at once
+_BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error, RuntimeError, ValueError)
+
+
+class HostEntry(Entry):
+    """An array whose bytes in the file are not those of a buffer: in a zip, in Fortran's order, or big-endian."""
+
+    __slots__ = ("fortran", "member", "stored")
+
+    stored: numpy.dtype[Any]
+    fortran: bool
+    member: tuple[zipfile.ZipFile, zipfile.ZipInfo] | None
+
+    def read_into(self, view: memoryview) -> None:
+        """Fill `view`, bytes. Blocks. FormatError for damage, which zip files show by their sums."""
+        if self.stored.isnative and not self.fortran:
+            self._bytes_into(view)
+            return
+        import numpy
+
+        data = bytearray(self.nbytes)
+        self._bytes_into(memoryview(data))
+        array = numpy.frombuffer(data, self.stored).reshape(self.shape, order="F" if self.fortran else "C")
+        numpy.frombuffer(view, self.stored.newbyteorder("=")).reshape(self.shape)[...] = array
+
+    def _bytes_into(self, view: memoryview) -> None:
+        if self.member is None:
+            self.source.read_into([view], self.offset)
+            return
+        container, member = self.member
+        try:
+            stream: Any
+            with container.open(member) as stream:
+                stream.read(self.offset)
+                done = 0
+                while done < len(view):
+                    count = stream.readinto(view[done : done + _PIECE])
+                    if not count:
+                        raise EOFError("it ends early")
+                    done += count
+                stream.read(1)  # the end, where the sum is compared
+        except _BROKEN_ZIP as error:
+            raise FormatError(self.source.path, None, f"array {self.name!r} can't be read: {error}") from None
+
+
+def parse(source: Source) -> Entry:
+    """The array of a .npy file; its name is empty. FormatError for what is wrong or can't be loaded."""
+    return _entry(source, "", source.read(0, min(source.size, _MOST_HEADER)), source.size, None)
+
+
+def parse_zip(source: Source) -> list[Entry]:
+    """The arrays of a .npz file, in the file's order. FormatError for what is wrong or can't be loaded."""
+    try:
+        # Not by its path, which may lead elsewhere by now. The entries keep the source, and that the descriptor.
+        container = zipfile.ZipFile(io.FileIO(source.descriptor, closefd=False))
+        return [_member(source, container, member) for member in container.infolist()]
+    except FormatError:
+        raise
+    except _BROKEN_ZIP as error:
+        raise FormatError(source.path, None, f"a damaged zip file: {error}") from None
+
+
+def describe(dtype: Any, shape: tuple[int, ...]) -> bytes:
+    """The head of a .npy file. TypeError for dtypes that NumPy doesn't have."""
+    from numpy.lib import format as npy
+
+    array_type = dtypes.to_numpy(dtype)
+    if array_type.kind not in "biufc" or dtypes.of(dtype).name != array_type.name or array_type.num >= _USER_TYPES:
+        raise TypeError(f".npy has no name for {dtype!r}, which NumPy doesn't have; safetensors has")
+    head = io.BytesIO()
+    npy.write_array_header_1_0(head, {"descr": npy.dtype_to_descr(array_type), "fortran_order": False, "shape": shape})
+    return head.getvalue()
+
+
+def _member(source: Source, container: zipfile.ZipFile, member: zipfile.ZipInfo) -> Entry:
+    name, dot, _ = member.filename.rpartition(".npy")
+    if not dot or member.filename != name + dot:
+        raise FormatError(source.path, member.header_offset, f"{member.filename!r} is no array: this is no .npz file")
+    packed = member.compress_size
+    most = packed if member.compress_type == zipfile.ZIP_STORED else packed * _MOST_DEFLATED
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.file_size > most:
+        method = f"compressed by method {member.compress_type}"
+        reason = f"array {name!r} would have {member.file_size} bytes from {packed}, {method}"
+        raise FormatError(source.path, member.header_offset, reason)
+    if member.header_offset + packed > source.size:
+        raise FormatError(source.path, member.header_offset, f"truncated: array {name!r} has {packed} bytes")
+    with container.open(member) as stream:
+        return _entry(source, name, stream.read(_MOST_HEADER), member.file_size, (container, member))
+
+
+def _entry(
+    source: Source, name: str, head: bytes, size: int, member: tuple[zipfile.ZipFile, zipfile.ZipInfo] | None
+) -> Entry:
+    """The entry for a .npy file of `size` bytes that begins with `head`."""
+    begin, (shape, fortran, stored) = _header(source, name, head)
+    nbytes = math.prod(shape) * stored.itemsize
+    what = f"array {name!r}" if name else "the array"
+    if nbytes != size - begin:
+        cut = "truncated: " if size < begin + nbytes else ""
+        reason = f"{cut}{what}, {stored} of shape {shape}, needs {nbytes} bytes, and {size - begin} follow the header"
+        raise FormatError(source.path, begin, reason)
+    try:
+        dtype = dtypes.of(stored.newbyteorder("="))
+    except TypeError:
+        reason = f"{what} is of type {stored}, which no buffer has (objects are never unpickled)"
+        raise FormatError(source.path, 0, reason) from None
+    fortran = fortran and sum(count > 1 for count in shape) > 1
+    if member is None and stored.isnative and not fortran:
+        return Entry(name, stored.name, dtype, shape, source, begin, nbytes)
+    entry = HostEntry(name, stored.name, dtype, shape, source, begin, nbytes)
+    entry.stored, entry.fortran, entry.member = stored, fortran, member
+    return entry
+
+
+def _header(source: Source, name: str, head: bytes) -> tuple[int, tuple[tuple[int, ...], bool, numpy.dtype[Any]]]:
+    """Where the elements begin; the shape, whether they are in Fortran's order, and their type."""
+    from numpy.lib import format as npy
+
+    stream = io.BytesIO(head)
+    what = f"array {name!r}" if name else "no .npy file"
+    try:
+        version = npy.read_magic(stream)
+        readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+        if version not in readers:
+            raise ValueError(f"version {version[0]}.{version[1]}, and 1.0 and 2.0 are read")
+        shape, fortran, stored = readers[version](stream, max_header_size=_MOST_HEADER)
+    except Exception as error:  # a literal of any kind raises any kind of error, tokenize's among them
+        raise FormatError(source.path, 0, f"{what}: {error!s:.300}") from None
+    if stored.hasobject or stored.itemsize == 0 or stored.subdtype is not None:
+        raise FormatError(source.path, 0, f"{what}: objects and types without a size are never read ({stored})")
+    if len(shape) > MOST_DIMENSIONS or not all(map(is_count, shape)):
+        raise FormatError(source.path, 0, f"{what}: a shape must be whole numbers, not {shape!r:.100}")
+    return stream.tell(), (shape, bool(fortran), stored)

@@ -1,0 +1,132 @@
+"""Filling buffers from files: which bytes are read in which order, by which threads.
+
+Tensors that lie beside each other are read together, into the memory of each, and in the order of the disk. What does
+not live here: which tensors, and allocating their buffers (loading); reading at all (Source, hcq.copy).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from hcq.formats.entry import Entry
+from hcq.formats.source import Source
+from hcq.queues import profile
+from hcq.runtime.copy import copy
+from hcq.runtime.registry import Device
+
+if TYPE_CHECKING:
+    from hcq.runtime.buffer import Buffer
+
+_PIECE = 8 << 20  # bytes that a thread reads at once
+_MOST_VIEWS = 1000  # tensors that a piece fills
+_MOST_GAP = 4096  # bytes between tensors that are rather read and dropped than passed over
+_ALONE = 4 << 20  # bytes up to which a second thread isn't worth its start
+
+Done = Callable[[int], None]  # told of bytes that were read, by any thread
+
+
+class _Piece(NamedTuple):
+    """Neighbouring bytes of a file, from `offset` on, and the memory they belong to."""
+
+    source: Source
+    offset: int
+    views: list[memoryview]
+    nbytes: int
+
+
+def fill(wanted: Sequence[tuple[Entry, Buffer]], threads: int, done: Done) -> None:
+    """Read each entry into its buffer, which has as many bytes. Blocks.
+
+    Raises EOFError for a file that was cut short, and the operating system's errors.
+    """
+    ordered = sorted(wanted, key=lambda pair: (pair[0].source.path, pair[0].offset))
+    reached = [(entry, memory) for entry, buf in ordered if (memory := _memory(buf)) is not None]
+    began = time.perf_counter_ns()
+    run_all(list(_pieces(reached)), _read, threads, done)
+    if profile.sink is not None and reached:
+        device = Device[next(buf.device for _, buf in ordered)]
+        nbytes = sum(entry.nbytes for entry, _ in reached)
+        profile.host_copy(device, f"DISK -> {device.dname}", began, nbytes)
+    if len(reached) == len(ordered):
+        return
+    for entry, buf in ordered:
+        if _memory(buf) is None:
+            copy(buf, entry.source.part(entry.offset, entry.nbytes))
+            done(entry.nbytes)
+
+
+def run_all(work: Sequence[_Piece], task: Callable[[_Piece], None], threads: int, done: Done) -> None:
+    """Do `task` for all of `work`, begun in order, on this thread and others; the first exception ends it."""
+    waiting = iter(work)
+    lock = threading.Lock()  # guards `waiting`
+    failures: list[BaseException] = []
+
+    def work_off() -> None:
+        try:
+            while not failures:
+                with lock:
+                    piece = next(waiting, None)
+                if piece is None:
+                    return
+                task(piece)
+                done(piece.nbytes)
+        except BaseException as error:  # the caller raises it
+            failures.append(error)
+
+    small = sum(piece.nbytes for piece in work) <= _ALONE
+    others = [
+        threading.Thread(target=work_off, daemon=True) for _ in range(0 if small else min(threads, len(work)) - 1)
+    ]
+    for other in others:
+        other.start()
+    work_off()
+    for other in others:
+        other.join()
+    if failures:
+        raise failures[0]
+
+
+def _read(piece: _Piece) -> None:
+    piece.source.read_into(piece.views, piece.offset)
+
+
+def _memory(buf: Buffer) -> memoryview | None:
+    """The buffer's own memory as bytes, where the host can write it."""
+    exporter = buf._export()
+    if exporter is None or exporter.readonly:
+        return None
+    return memoryview(exporter)
+
+
+def _pieces(ordered: Iterable[tuple[Entry, memoryview]]) -> Iterable[_Piece]:
+    dropped = memoryview(bytearray(_MOST_GAP))  # where bytes between tensors go; that threads overlap there is no harm
+    source, begin, end = None, 0, 0
+    views: list[memoryview] = []
+    for entry, memory in ordered:
+        gap = entry.offset - end
+        if (
+            entry.source is not source
+            or not 0 <= gap <= _MOST_GAP
+            or len(views) >= _MOST_VIEWS
+            or end - begin >= _PIECE
+        ):
+            if source is not None and views:
+                yield _Piece(source, begin, views, end - begin)
+            source, begin, end, views, gap = entry.source, entry.offset, entry.offset, [], 0
+        if gap:
+            views.append(dropped[:gap])
+            end += gap
+        at = 0
+        while at < entry.nbytes:
+            part = memory[at : at + _PIECE - min(end - begin, _PIECE - 1)]
+            views.append(part)
+            at += len(part)
+            end += len(part)
+            if end - begin >= _PIECE and at < entry.nbytes:
+                yield _Piece(source, begin, views, end - begin)
+                begin, views = end, []
+    if source is not None and views:
+        yield _Piece(source, begin, views, end - begin)
