@@ -428,6 +428,7 @@ def test_what_goes_wrong_in_a_queue_has_its_cause_and_spoils_nothing_else(big):
     with pytest.raises(DeviceLost) as caught:
         stream.synchronize()
     assert isinstance(caught.value.cause, EOFError) and str(big) in str(caught.value)
+    device.synchronize()
     with hcq.capture() as graph:
         hcq.copy(dest, src)
     with pytest.raises(DeviceLost):
@@ -601,3 +602,36 @@ def test_a_single_read_of_more_than_two_gibibytes(tmp_path, engine, cold):
     assert seen.sum(dtype=numpy.int64) == 3 * sum(b"there")
     for at in (0, (1 << 31) - 7, size - 5):
         assert seen[at : at + 5].tobytes() == b"there"
+
+
+# Under the checks
+
+
+def test_checks_see_files_and_find_nothing_where_all_is_well(big, tmp_path, segment):
+    with hcq.checks(strict=True) as found:
+        src, dest = whole(big), hcq.zeros(3_000_001, U8, "CLANG")
+        hcq.copy(dest, src)
+        hcq.copy(dest, src)
+        made = Buffer(f"DISK:{tmp_path}/made?mode=create", 3_000_001, U8)
+        hcq.copy(made, dest)
+        hcq.copy(dest, made)
+        both = Buffer(f"DISK:shm:{segment}?mode=create", 4096, U8).allocate()
+        numpy.asarray(both)[:] = 7
+        assert bytes(both.as_buffer()) == bytes([7]) * 4096 and os.path.getsize(f"/dev/shm/{segment}") == 4096
+        os.truncate(big, 10)
+        with pytest.raises(EOFError):
+            hcq.copy(dest, src)
+        hcq.copy(dest, made)
+    assert not found.findings
+
+
+def test_checks_find_two_writers_of_a_file(tmp_path):
+    one, other = (hcq.zeros(500_000, U8, name) for name in ("CLANG", "LLVM"))
+    with hcq.checks(), pytest.raises(hcq.errors.RaceError, match="made"):
+        made = Buffer(f"DISK:{tmp_path}/made?mode=create", 500_000, U8).allocate()
+        for source in (one, other):
+            device = Device[source.device]
+            queue = device.hw_copy_queue_t().copy(made._buf.va_addr, source._buf.va_addr, 500_000)
+            queue.signal(HCQSignal(), 1).submit(device)
+    for name in ("CLANG", "LLVM"):
+        Device[name].synchronize()

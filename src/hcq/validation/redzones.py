@@ -117,8 +117,10 @@ class RedZones:
 
     @staticmethod
     def possible(device: Any) -> bool:
-        """Whether one can stand before a device's allocator."""
+        """Whether one can stand before a device's allocator. What files hold is nobody's to fill, or to make longer."""
         allocator = getattr(device, "allocator", None)
+        if not getattr(allocator, "owns_memory", True):
+            return False
         return hasattr(allocator, "__dict__") and all(hasattr(allocator, name) for name in _NAMES)
 
     def start(

@@ -72,6 +72,7 @@ class DiskAllocator(Allocator):
     """The allocator of a file. Nothing is cached: the last free closes the file. Threads may share it."""
 
     host_access = True  # its queues reach the host's memory, and native queues reach files
+    owns_memory = False  # what is there was there before, and stays
 
     device: DiskDevice
 

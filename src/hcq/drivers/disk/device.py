@@ -89,10 +89,11 @@ class DiskDevice(NativeDevice):
         profile.name_copies(queue, name)
         queue.signal(done, 1).submit(self)
         try:
-            with watch.quiet():
-                self.wait_for([(done, 1)])
+            self.wait_for([(done, 1)])
         except DeviceLost as error:
             self._forget_reported(_native.signal_error(done))
+            if watch.active:  # who checks isn't told of waits that failed, and the copy is over
+                self.synchronize()
             if isinstance(error.cause, (OSError, EOFError)):
                 raise error.cause from None
             raise
