@@ -181,6 +181,42 @@ def test_values_of_every_type_are_changed_in_place(dev, kernels):
     assert out.numpy().tolist() == [-7, 0.5, 2.0**60]
 
 
+def test_values_of_kernargs_that_were_filled_by_hand_are_changed(dev, kernels):
+    out, other = (hcq.empty(3, dtypes.float64, "CLANG").fill(0) for _ in range(2))
+    kernargs = kernels["wide"].fill_kernargs([out._buf], (-1, 2.5, 2**63))
+    with hcq.capture(inputs={"out": out}) as g:
+        dev.hw_compute_queue_t().exec(kernels["wide"], kernargs).submit(dev)
+    kernels["wide"].fill_kernargs([out._buf], (0, 0, 0), kernargs_ptr=kernargs)  # the client's, for other work
+    assert g.nodes[0].vals == (-1, 2.5, 2**63)
+    g.replay().wait()
+    assert out.numpy().tolist() == [-1, 2.5, 2.0**63]
+    g.replay(vals={"b": 0.25, (0, 2): 7}, out=other).wait()
+    assert (other.numpy().tolist(), out.numpy().tolist()) == ([-1, 0.25, 7], [-1, 2.5, 2.0**63])
+    with pytest.raises(LaunchError):
+        g.replay(vals={"wide.a": 128})
+    with pytest.raises(IndexError, match="no value 3"):
+        g.replay(vals={(0, 3): 1})
+    g.replay(vals={"wide.a": 127}, out=out).wait()
+    assert out.numpy().tolist() == [127, 0.25, 7]
+
+
+def test_python_queues_change_values_of_kernargs_that_were_filled_by_hand(mini):
+    put = mini.program("put", 'def put(launch, x: "f64*", a: "i8", n: "f64"):\n    x[0] = a + n\n')
+    bufs = [hcq.zeros(1, dtypes.float64, "MINI") for _ in range(6)]
+    kernargs = put.fill_kernargs([bufs[0]._buf], (-3, 0.5))
+    with hcq.capture(inputs={"x": bufs[0]}) as g:
+        mini.hw_compute_queue_t().exec(put, kernargs).submit(mini)
+    g.replay().wait()
+    assert bufs[0].numpy()[0] == -2.5
+    for number, buf in enumerate(bufs):
+        last = g.replay(x=buf, vals={(0, 1): number + 0.25})
+    last.wait()
+    with pytest.raises(LaunchError):
+        g.replay(vals={(0, 0): 128})
+    mini.synchronize()
+    assert [buf.numpy()[0] for buf in bufs] == [number - 2.75 for number in range(6)]
+
+
 def test_many_changes_travel_at_once(dev, kernels):
     bufs = ints(300)
     with hcq.capture(inputs={f"b{index}": buf for index, buf in enumerate(bufs)}) as g:

@@ -5,6 +5,7 @@ What does not live here: which arguments they have, and how many sets of them th
 
 from __future__ import annotations
 
+import ctypes
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hcq import config
 from hcq.errors import SignalTimeout
 from hcq.graph.nodes import Copy, Launch, Node, Sync
+from hcq.queues import launch
 from hcq.queues.command_queue import queue_full
 from hcq.queues.kernargs import Block
 from hcq.runtime import watch
@@ -251,12 +253,14 @@ class BoundQueues:
     def _fill(self, commands: QueuedCommands, node: Launch) -> None:
         at = self._kernargs[node.index]
         if node.kernargs is not None:
-            import ctypes
-
-            ctypes.memmove(at, node.kernargs, len(node.kernargs))
+            start, count = at + node.program.kernargs_args_offset, len(node.kernargs.addresses or ())
+            ctypes.memmove(at, node.kernargs.data, len(node.kernargs.data))
             for use in commands.replaced(node):
-                place = at + node.program.kernargs_args_offset + 8 * use.which
-                ctypes.c_uint64.from_address(place).value = commands.address(use)
+                ctypes.c_uint64.from_address(start + 8 * use.which).value = commands.address(use)
+            vals = commands.vals(node)
+            if vals is not node.vals:
+                data = launch.pack_values(vals, node.program.value_types)
+                ctypes.memmove(start + 8 * count, data, len(data))
             return
         handles, vals = commands.arguments(node)
         node.program.fill_kernargs(handles, vals, at)

@@ -92,11 +92,11 @@ class NativeCommands:
         commands.set_line(node.line)
         if isinstance(node, Launch):
             if node.kernargs is not None:
-                at = commands.exec_packed(lane, node.program, node.kernargs, node.groups, node.items)
+                at = commands.exec_packed(lane, node.program, node.kernargs.data, node.groups, node.items)
             else:
                 at = commands.exec(lane, node.program, node.handles, node.vals, node.groups, node.items)
-                for position, key in enumerate(value_keys(node)):
-                    commands.bind_value(self._values[key], at, position)
+            for position, key in enumerate(value_keys(node) if node.vals else ()):
+                commands.bind_value(self._values[key], at, position)
         elif isinstance(node, Copy):
             at = commands.copy(lane, node.dest_at, node.src_at, node.nbytes)
         elif isinstance(node, Sync):

@@ -12,6 +12,8 @@ from hcq.runtime import lines
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hcq.graph.packed import Packed
+
 Span = tuple[int, int]
 """Addresses from the first up to, and without, the second."""
 
@@ -69,7 +71,7 @@ class Node:
 
 
 class Launch(Node):
-    """A launch. `bufs` are as they were given; or `kernargs` are the bytes that an explicit queue's exec had."""
+    """A launch. `bufs` are as they were given; or `kernargs` are what an explicit queue's exec had."""
 
     __slots__ = ("bufs", "groups", "handles", "items", "kernargs", "names", "program", "spans", "vals")
 
@@ -82,7 +84,7 @@ class Launch(Node):
         items: tuple[Any, ...],
         reads: Sequence[Span],
         writes: Sequence[Span],
-        kernargs: bytes | None = None,
+        kernargs: Packed | None = None,
     ) -> None:
         super().__init__(program.device, "launch", program.name, reads, writes)
         self.program = program

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-from hcq.errors import LaunchError
 from hcq.graph.bound import BoundQueues, Replay
 from hcq.graph.inputs import Seen
 from hcq.graph.native import value_keys
@@ -46,7 +45,7 @@ class QueuedCommands:
         self._uses = work.uses
         self._inputs: dict[int, Any] = {}  # by slot; those that are no longer as captured
         self._launches = {node.index: node for node in work.nodes if isinstance(node, Launch)}
-        self._vals = {index: list(node.vals) for index, node in self._launches.items()}
+        self._vals: dict[int, Sequence[Any]] = {}  # by launch; those that are no longer as captured
         self._sizes = {index: (node.groups, node.items) for index, node in self._launches.items()}
         self._keys: dict[tuple[str, str], list[tuple[int, int]]] = {}
         for index, node in self._launches.items():
@@ -66,9 +65,7 @@ class QueuedCommands:
 
     def set_value(self, node: Launch, position: int, value: Any, dry: bool = False) -> None:
         """Use another value from the next replay on; `dry` only raises where it can't be. LaunchError."""
-        if node.kernargs is not None:
-            raise LaunchError(f"{node.name}: a value of kernargs that were filled by hand can't be changed")
-        changed = list(self._vals[node.index])
+        changed = list(self.vals(node))
         changed[position] = value
         launch.pack_values(changed, node.program.value_types)
         if not dry:
@@ -98,7 +95,11 @@ class QueuedCommands:
                 size = handles[use.which].size if use.offset else handle.size
                 allocator = node.device.allocator
                 handles[use.which] = allocator.offset(handle, size, use.offset) if use.offset else handle
-        return handles, self._vals[node.index]
+        return handles, self.vals(node)
+
+    def vals(self, node: Launch) -> Sequence[Any]:
+        """The values that a launch has now; those of the node itself while nothing has changed."""
+        return self._vals.get(node.index, node.vals)
 
     def replaced(self, node: Node) -> list[Use]:
         """What a command uses of inputs that are no longer as captured."""

@@ -5,7 +5,6 @@ What does not live here: what becomes of it (graph, plan), and how we are told (
 
 from __future__ import annotations
 
-import ctypes
 from bisect import bisect_right
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import _native
 from hcq.errors import LaunchError
+from hcq.graph import packed
 from hcq.graph.nodes import EVERYTHING, Copy, HostCopy, Launch, Node, Span, Sync
 from hcq.queues.device import HCQCompiled
 from hcq.runtime import lines, watch
@@ -193,19 +193,15 @@ class Recorder(watch.Observer):
         return True
 
     def _exec(self, lane: _Lane, program: Any, kernargs: int, groups: Any, items: Any) -> None:
-        count, start, size = _layout(program, kernargs)
-        data = ctypes.string_at(kernargs, size)
-        spans: list[Span] = [EVERYTHING]
-        addresses: list[int] = []
-        if count is not None:
-            addresses = [int.from_bytes(data[start + 8 * i : start + 8 * i + 8], "little") for i in range(count)]
-            spans = [self._find(at, None) for at in addresses]
-        accesses = program.accesses if count is not None else None
+        found = packed.read(program, kernargs)
+        addresses = found.addresses
+        spans: list[Span] = [EVERYTHING] if addresses is None else [self._find(at, None) for at in addresses]
+        accesses = program.accesses if addresses is not None else None
         used = [(span, (accesses[index] if accesses else None) or "rw") for index, span in enumerate(spans)]
         reads = [span for span, access in used if "r" in access]
         writes = [span for span, access in used if "w" in access]
-        node = Launch(program, (), (), groups, items, reads, writes, data)
-        node.spans = [(at, at + 1) for at in addresses]  # how far it goes from there is not known
+        node = Launch(program, (), found.vals or (), groups, items, reads, writes, found)
+        node.spans = [(at, at + 1) for at in addresses or ()]  # how far it goes from there is not known
         self._add(node, "compute", lane)
 
     def _sync(self, device: Any, kind: str, what: str, signal: Any, value: int) -> None:
@@ -277,16 +273,6 @@ class _Memory:
                 if buf._buf.va_addr <= address < buf._buf.va_addr + buf.nbytes:  # it may have other memory by now
                     return buf
         return None
-
-
-def _layout(program: Any, kernargs: int) -> tuple[int | None, int, int]:
-    """How many buffers kernargs begin with (None: not known), at which byte, and bytes of all of it."""
-    if isinstance(program, _native.Program):
-        signature = program.signature
-        if signature is None:
-            return None, 8, 8 + 8 * ctypes.c_uint64.from_address(kernargs).value
-        return sum(kind == "pointer" for kind, _ in signature), 0, program.kernargs_alloc_size
-    return program.buffer_count, program.kernargs_args_offset, program.kernargs_alloc_size
 
 
 def _refused(what: str) -> RuntimeError:

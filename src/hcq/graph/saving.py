@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import struct
 import zipfile
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
@@ -24,38 +23,6 @@ if TYPE_CHECKING:
 
 VERSION = 1
 FORMAT = "hcq graph"
-
-# How values of a type stand in kernargs that were filled by hand.
-_CODES = {
-    "int8": "b",
-    "uint8": "B",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "uint64": "Q",
-    "float16": "e",
-    "float32": "f",
-    "float64": "d",
-    "bool": "?",
-    "bits8": "b",
-    "bits16": "h",
-    "bits32": "i",
-    "bits64": "q",
-    "i8": "b",
-    "u8": "B",
-    "i16": "h",
-    "u16": "H",
-    "i32": "i",
-    "u32": "I",
-    "i64": "q",
-    "u64": "Q",
-    "f16": "e",
-    "f32": "f",
-    "f64": "d",
-    "boolean": "?",
-}
 
 
 def save(graph: Graph, path: str | Path, contents: bool) -> None:
@@ -175,29 +142,10 @@ class _Writer:
                 for buf, handle in zip(node.bufs, node.handles, strict=True)
             ]
             return list(zip(held, node.spans, strict=True)), self._vals.get(node.index, list(node.vals))
-        program = node.program
-        signature = getattr(program, "signature", None)
-        start = program.kernargs_args_offset
-        if signature is not None:
-            count = sum(kind == "pointer" for kind, _ in signature)
-            kinds = [kind for kind, _ in signature[count:]]
-        elif program.buffer_count is not None and program.value_types is not None:
-            count, kinds = program.buffer_count, list(program.value_types)
-        else:
-            raise ValueError(f"command {node.index}: nothing says what the kernargs of {program.name} are")
-        bufs = []
-        for index in range(count):
-            (at,) = struct.unpack_from("<Q", node.kernargs, start + 8 * index)
-            bufs.append((None, (at, at)))
-        vals, offset = [], start + 8 * count
-        for kind in kinds:
-            if kind not in _CODES:
-                raise ValueError(f"command {node.index}: a value of type {kind} can't be read from kernargs")
-            size = struct.calcsize("<" + _CODES[kind])
-            offset = -(-(offset - start) // size) * size + start
-            vals.append(struct.unpack_from("<" + _CODES[kind], node.kernargs, offset)[0])
-            offset += size
-        return bufs, vals
+        if node.kernargs.addresses is None or node.kernargs.vals is None:
+            raise ValueError(f"command {node.index}: nothing says what the kernargs of {node.program.name} are")
+        bufs: list[tuple[Any, Span]] = [(None, (at, at)) for at, _ in node.spans]
+        return bufs, self._vals.get(node.index, list(node.vals))
 
     def _program(self, node: Launch) -> int:
         program = node.program
