@@ -353,13 +353,16 @@ def numbers(o: hcq.ptr[hcq.f32], x: hcq.f32, n: hcq.i32, u: hcq.u32):
     o[13] = (u >> 2 | u << 1) & 0xFF ^ 5
     o[14] = ~n
     o[15] = hcq.fmod(x, 2.0)
+    o[16] = np.float16(x * 1.001)
 
 
 def test_numeric_functions():
-    got = out(numbers, -5.25, 3, 0b1011000, size=16)
+    got = out(numbers, -5.25, 3, 0b1011000, size=17)
     expected = [10.5, -2.25, -5, -6 - 50 - 500, 5.25 + 4, 28.5625, -3, 3 * 10000 + 25 * 100 + 3, 5.25, 1, -5 + 3 + 1]
     u = 0b1011000
-    assert got == pytest.approx([*expected, math.pi, 4, (u >> 2 | u << 1) & 0xFF ^ 5, -4, -1.25])
+    assert got == pytest.approx(
+        [*expected, math.pi, 4, (u >> 2 | u << 1) & 0xFF ^ 5, -4, -1.25, np.float16(-5.25 * 1.001)]
+    )
 
 
 def test_every_scalar_type_is_loaded_computed_and_stored():

@@ -443,3 +443,45 @@ def test_a_kernel_is_collected_with_its_programs():
     gc.collect()
     assert kernel() is None
     assert program() is None
+
+
+def test_checks_and_profiles_know_what_kernels_do(device):
+    x, y = buffers(device)
+    with hcq.checks():
+        saxpy[3, 4](2.0, x, y, 10)
+        saxpy[3, 4](2.0, x, y, 10, wait=True)
+        if device != "PYTHON":  # which finds it when it runs, and is lost
+            with pytest.raises(hcq.errors.UnwrittenReadError, match="saxpy"):
+                saxpy[3, 4](2.0, hcq.empty(10, hcq.f32, device), y, 10, wait=True)
+    with hcq.profile() as profile:
+        for _ in range(3):
+            saxpy[3, 4](2.0, x, y, 10)
+        hcq.Device[device].synchronize()
+    assert [span.name for span in profile.spans if span.kind == "kernel"] == ["saxpy"] * 3
+
+
+def test_a_graph_takes_new_buffers_and_values(device):
+    x, y = buffers(device)
+    z = hcq.array(np.full(10, 5, np.float32), device=device)
+    with hcq.capture(inputs={"out": y}) as graph:
+        saxpy[3, 4](2.0, x, y, graph.value("count", 10))
+    graph.replay(out=z)
+    assert np.array_equal(z.numpy(), 2 * x.numpy() + 5)
+    assert np.array_equal(y.numpy(), np.ones(10))
+    graph.replay(vals={"count": 1})
+    assert z.numpy().tolist() == [5.0, *(2 * x.numpy() + 5)[1:]]
+
+
+def test_the_source_of_a_kernel_in_every_language():
+    assert "define void @saxpy" in saxpy.source("llvm")
+    assert saxpy.source("LLVM") == saxpy.source("llvm")
+    assert "kernel saxpy(a: f32" in saxpy.source("ir") == saxpy.source(hcq.Device["PYTHON"])
+    assert "saxpy" in saxpy.source("c")
+    with pytest.raises(hcq.errors.UnknownDevice):
+        saxpy.source("nowhere")
+    with pytest.raises(TypeError, match="by needs a value"):
+        scale.ir(x=hcq.f32)
+    with pytest.raises(TypeError, match="x takes its type from a buffer"):
+        scale.ir(by=1)
+    with pytest.raises(TypeError, match="no constant or untyped pointer z"):
+        scale.ir(x=hcq.f32, by=1, z=1)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from hcq.queues.launch import Dims
 
 _MOST_ACCESSES: Final = 64
-_MOST_POINTS: Final = 512
+_MOST_POINTS: Final = 256  # of an access; some 3 us each
+_MOST_TOGETHER: Final = 4096  # of a launch
 _KEPT: Final = 1024
 _LEAVING: Final = frozenset({"break", "continue", "return"})
 
@@ -79,8 +80,9 @@ class Bounds:
             exact.rounder(types.element_of(each.type))(float(value)) if types.element_of(each.type).is_float else value
             for each, value in zip(self.function.scalars, values, strict=True)
         ]
+        left = _MOST_TOGETHER
         for test in tests:
-            test.run(groups, items, sizes, rounded)
+            left -= test.run(groups, items, sizes, rounded, min(left, _MOST_POINTS))
         if len(self._good) >= _KEPT:
             self._good.clear()
         self._good.add(key)
@@ -273,8 +275,10 @@ class _Test:
             axes += parts
         return axes
 
-    def run(self, groups: Dims, items: Dims, sizes: Sequence[int], values: Sequence[bool | int | float]) -> None:
-        """Raises LaunchError where there is a witness."""
+    def run(
+        self, groups: Dims, items: Dims, sizes: Sequence[int], values: Sequence[bool | int | float], most: int
+    ) -> int:
+        """Raises LaunchError where there is a witness among the first `most` work-items; else how many were tried."""
         size = sizes[self.access.buffer]
         base: dict[Value, Any] = dict(self.constants)
         for at, value in self.arguments.items():
@@ -285,8 +289,10 @@ class _Test:
         corners = [tuple(0 for _ in lengths), tuple(length - 1 for length in lengths)]
         for place in range(len(lengths)):
             candidates[place] |= self._turning(place, lengths, corners, groups, items, base)
-        points = itertools.islice(itertools.product(*map(sorted, candidates)), _MOST_POINTS)
-        for point in points:
+        axes = [_ends_first(each) for each in candidates]
+        tried = 0
+        for point in itertools.islice(itertools.product(*axes), most):
+            tried += 1
             env = self._env(point, groups, items, base)
             for _ in self._rounds(env, 0):
                 if not all(self._value(each.condition, env) is each.wanted for each in self.access.guards):
@@ -294,6 +300,7 @@ class _Test:
                 element = sum(self._value(each, env) for each in self.access.places)
                 if element < 0 or element + self.access.lanes > size:
                     raise self._error(element, size, point)
+        return tried
 
     def _env(self, point: Sequence[int], groups: Dims, items: Dims, base: dict[Value, Any]) -> dict[Value, Any]:
         """What is known of one work-item."""
@@ -384,6 +391,12 @@ class _Test:
             if line:
                 text += f"\n{line.expandtabs(1)}\n{' ' * (op.location.column - 1)}^"
         return LaunchError(f"{text}\nlaunch fewer work-items, compare the index with a length, or pass a longer buffer")
+
+
+def _ends_first(places: set[int]) -> list[int]:
+    """The least and the largest, then what is between."""
+    ordered = sorted(places)
+    return [ordered[0], *reversed(ordered[1:])]
 
 
 def _times(groups: Dims, items: Dims) -> Dims:

@@ -20,6 +20,7 @@ from hcq.errors import LaunchError
 from hcq.kernels import arithmetic as exact
 from hcq.kernels import types
 from hcq.kernels.frontend.parameters import NONE, Parameter, parameters
+from hcq.kernels.lower import LANGUAGES
 from hcq.kernels.specialise import Specialisation
 from hcq.queues.launch import check_sizes
 
@@ -98,7 +99,7 @@ class Kernel(KernelBase):
         `choices` as for `ir`. Raises CompileError, ValueError for a language nobody writes.
         """
         made = self._chosen(choices)
-        if isinstance(target, str) and target.lower() == target and ":" not in target:
+        if target in LANGUAGES:
             return made.source(target)
         device = _device(target)
         language = getattr(device, "kernel_language", None)
@@ -227,7 +228,11 @@ class Kernel(KernelBase):
         specialisation = self._specialise(given, constants)
         loaded = specialisation.loaded(opened)
         specialisation.bounds.check(groups, items, [each.size for each in buffers], numbers)
-        adapted = [adapt(number) for adapt, number in zip(loaded.adapt, numbers, strict=True)]
+        adapted = [
+            # A whole number of a class of its own is one that a graph gave a name: it is told by its class.
+            number if isinstance(number, int) and type(number) not in (int, bool) else adapt(number)
+            for adapt, number in zip(loaded.adapt, numbers, strict=True)
+        ]
         return Call(loaded, values, buffers, adapted, groups, items)
 
     def _keep(self, call: Call) -> None:
@@ -334,4 +339,4 @@ def _number(kernel: Kernel, parameter: Parameter, type_: types.Scalar, value: An
     low, high = type_.range
     if not low <= value <= high:
         raise LaunchError(f"{kernel.__name__}: {parameter.name} is {type_}, which holds {low} to {high}, not {given!r}")
-    return bool(value) if type_.kind == "b" else int(value)
+    return bool(value) if type_.kind == "b" else value

@@ -40,8 +40,9 @@ class PythonProgram(HCQProgram):
         self.buffer_count = len(self.function.pointers)
         self.scalars = [types.element_of(each.type) for each in self.function.scalars]
         self.value_types = [_VALUE_NAMES.get(each.name, each.name) for each in self.scalars]
-        held = [("uint16" if each is types.bf16 else each.dtype.name, each.itemsize) for each in self.scalars]
-        self.signature = [("pointer", 8)] * self.buffer_count + held
+        held = ["uint16" if each is types.bf16 else each.dtype.name for each in self.scalars]
+        self.signature = [("pointer", each.name) for each in self.function.pointers]
+        self.signature += [(kind, each.name) for kind, each in zip(held, self.function.scalars, strict=True)]
         self._offsets, size = _layout(self.buffer_count, self.scalars)
         super().__init__(device, name, kernargs_alloc_size=max(size, 8))
 

@@ -23,6 +23,7 @@ from hcq.kernels.frontend.values import (
     is_constant,
     is_number,
     is_pointer,
+    numpy_type,
     pointer_type,
 )
 from hcq.kernels.ir import Op, Value
@@ -104,6 +105,7 @@ class Calls(Inline):
 
     def call(self, node: ast.Call, callee: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """What calling any object gives."""
+        callee = numpy_type(callee) or callee
         if isinstance(callee, types.Scalar):
             return self.cast(node, callee, args, kwargs)
         if isinstance(callee, types.Vector):

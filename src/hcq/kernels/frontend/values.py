@@ -127,6 +127,17 @@ def numpy_scalar(value: object) -> tuple[Scalar, bool | int | float] | None:
     return type_, convert(value)
 
 
+def numpy_type(value: object) -> Scalar | None:
+    """The scalar type that a scalar class of NumPy stands for, such as np.float32; None for anything else."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, type) or not issubclass(value, numpy.generic):
+        return None
+    try:
+        return types.of_dtype(value)
+    except TypeError:
+        return None
+
+
 def describe(value: object) -> str:
     """What a value is, for messages."""
     if isinstance(value, Value):
