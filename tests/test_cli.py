@@ -242,3 +242,39 @@ def test_cache_explain_says_of_a_new_source_that_it_was_never_compiled(tmp_path)
     source.write_text("void g(int *x) { x[0] = 2; }")
     code, out, err = run("cache", "explain", "--device", "CLANG", str(source), **environment)
     assert code == 0 and "miss: this source was never compiled" in out, err
+
+
+KERNELS = """import hcq
+
+@hcq.kernel
+def scale(x: hcq.ptr, by: hcq.constexpr):
+    i = hcq.global_id(0)
+    x[i] = x[i] * by
+"""
+
+
+def test_kernel_show_prints_a_kernel_in_every_language(tmp_path, here):
+    path = tmp_path / "shown_kernels.py"
+    path.write_text(KERNELS)
+    for target, said in (("ir", "kernel scale(x: ptr<f32, global>)"), ("c", "scale("), ("LLVM", "define void @scale")):
+        code, out, err = here("kernel", "show", f"{path}:scale", "x=f32", "by=2", "--target", target)
+        assert (code, err) == (0, "") and said in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "said"),
+    [
+        (["{}:scale", "x=f32"], 2, "the constant by needs a value"),
+        (["{}:nothing"], 2, "it has scale"),
+        (["{}:scale", "x=f99", "by=1"], 2, "'f99' is neither a type"),
+        (["{}"], 2, "names no kernel"),
+        (["nowhere.at_all:scale"], 2, "can't be imported"),
+        (["{}.py:scale"], 2, "there is no file"),
+        (["{}:scale", "x=bool", "by=1.5"], 1, "f64 can't be stored as bool"),
+    ],
+)
+def test_kernel_show_words_what_it_can_not_show(arguments, exit_code, said, tmp_path, here):
+    path = tmp_path / "shown_kernels.py"
+    path.write_text(KERNELS)
+    code, out, err = here("kernel", "show", *[each.format(path) for each in arguments])
+    assert (code, out) == (exit_code, "") and said in err and "Traceback" not in err

@@ -20,6 +20,8 @@ app = typer.Typer(
 
 cache = typer.Typer(help="Look into the compile cache, check it, empty it.", no_args_is_help=True)
 app.add_typer(cache, name="cache")
+kernel = typer.Typer(help="Look at portable kernels.", no_args_is_help=True)
+app.add_typer(kernel, name="kernel")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text for people.")]
 
@@ -108,6 +110,23 @@ def replay(
     from hcq.cli.replay import replay
 
     return replay(file, device, compare, yes, trust_binaries, json)
+
+
+@kernel.command("show")
+@worded
+def kernel_show(
+    name: Annotated[str, typer.Argument(metavar="KERNEL", help="FILE.py:NAME or package.module:NAME.")],
+    choices: Annotated[
+        list[str] | None, typer.Argument(help="Types of untyped buffers and constants: x=f32 size=64.")
+    ] = None,
+    target: Annotated[
+        str, typer.Option("--target", "-t", help="A language (ir, llvm, c, ...), or a device such as CLANG.")
+    ] = "ir",
+) -> int:
+    """Print what a portable kernel becomes: the form in the middle, or a device's language."""
+    from hcq.cli.kernel import show
+
+    return show(name, target, choices)
 
 
 @cache.command()
