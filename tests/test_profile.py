@@ -13,7 +13,7 @@ import weakref
 from collections import Counter
 
 import pytest
-from third_party.mini import MiniDevice
+from third_party.mini import MiniComputeQueue, MiniDevice
 from third_party.suite import SOURCE
 
 import hcq
@@ -495,6 +495,41 @@ def test_json_names_processes_and_threads_with_ids_of_their_own(tmp_path):
     kernel = next(e for e in slices if e["name"] == "two")
     assert kernel["pid"] == processes["CLANG:1"] and kernel["cat"] == "kernel"
     assert [e for e in found if e["ph"] == "C" and e["pid"] == processes["CLANG"]]
+
+
+class Moved(MiniComputeQueue):
+    """A queue whose words the driver moves away at bind."""
+
+    def _bind(self, dev):
+        self.moved, self.q = self.q, []
+
+    def _patch(self, offset, words):
+        self.moved[offset : offset + len(words)] = words
+
+    def _submit(self, dev):
+        dev.worker(self.lane_name).todo.put(list(self.q if self.binded_device is None else self.moved))
+
+
+def test_bound_queues_whose_words_the_driver_moved_are_timed_as_a_whole(monkeypatch):
+    dev = hcq.Device["SLOW"]
+    monkeypatch.setattr(dev, "hw_compute_queue_t", Moved)
+    a = buffer("SLOW", 4)
+    nap = dev.program("nap", 'def nap(launch, x: "i32*"):\n    import time\n    time.sleep(0.002)\n    x[0] += 1\n')
+    kernargs = nap.fill_kernargs([a._buf])
+    one = dev.hw_compute_queue_t().exec(nap, kernargs, (2, 1, 1)).bind(dev)
+    three = dev.hw_compute_queue_t().exec(nap, kernargs).exec(nap, kernargs).exec(nap, kernargs).bind(dev)
+    gate = dev.signal_t()
+    none = dev.hw_compute_queue_t().signal(gate, 1).bind(dev)
+    one.submit(dev)
+    with hcq.profile() as p:
+        for queue in (one, three, none, one):
+            queue.submit(dev)
+        dev.synchronize()
+    assert [span.name for span in of(p, "kernel")] == ["nap", "bound queue of 3 commands", "nap"]
+    first, whole, last = of(p, "kernel")
+    assert (first.groups, first.end - first.start >= 4e6, whole.end - whole.start >= 6e6) == (2, True, True)
+    assert first.end <= whole.start and whole.end <= last.start
+    assert a.numpy()[0] == 9
 
 
 def test_json_flows_are_bound_to_their_slices(tmp_path):

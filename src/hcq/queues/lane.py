@@ -153,21 +153,31 @@ class Lane:
             queue.q = stamps.words
         start = len(queue.q)
         bound = queue.binded_device is not None
+        around = None if stamps is None else stamps.around
         try:
             if not bound:
                 queue._signal(self.signal, number)
+            elif around is not None and not self._stamp_before(type(queue), around[0]):
+                return False
             done = queue._submit(self.device) is not False
         finally:
             del queue.q[start:]
             queue.q = words
         if done and bound:
-            self._seal(type(queue), number)
+            self._seal(type(queue), number, around and around[1])
         if done and stamps is not None:
             stamps.note(number, line)
         return done
 
-    def _seal(self, kind: type[HWCommandQueue], number: int) -> None:
+    def _stamp_before(self, kind: type[HWCommandQueue], stamp: Any) -> bool:
+        begin = kind()
+        begin._timestamp(stamp)
+        return begin._submit(self.device) is not False
+
+    def _seal(self, kind: type[HWCommandQueue], number: int, stamp: Any = None) -> None:
         end = kind()
+        if stamp is not None:
+            end._timestamp(stamp)
         end._signal(self.signal, number)
         deadline = time.monotonic() + config.TIMEOUT_MS() / 1000
         while end._submit(self.device) is False:

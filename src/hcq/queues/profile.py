@@ -147,16 +147,21 @@ def name_copies(queue: Any, name: str) -> None:
 class Stamps:
     """The time-stamps of one submit of a Python driver: its words with a pair of them around each exec and copy.
 
-    `words` are those to submit instead of the queue's, None where the driver moved them away at `bind`. `note` is
-    called once the submit is made, with its number.
+    `words` are those to submit instead of the queue's. Where the driver moved them away at `bind` it is None, and the
+    submit is timed as a whole: `around` are the signals to stamp before and after it. `note` is called once the submit
+    is made, with its number.
     """
 
     def __init__(self, dev: Any, queue: Any) -> None:
         self.dev, self.queue = dev, queue
         self.words: list[Any] | None = None
+        self.around: tuple[Any, Any] | None = None
         self._timed: list[_Pending] = []
         if queue.binded_device is None or queue.keeps_words_bound():
             self.words = self._stamp()
+        elif work := [what for what in queue.cmds_meta if what in ("exec", "copy")]:
+            self.around = dev.signal_t(), dev.signal_t()
+            self._timed.append(_Pending(*self.around, self._whole(work)))
 
     def note(self, number: int, line: int) -> None:
         """The submit was made, at that line."""
@@ -207,6 +212,14 @@ class Stamps:
         program, _, groups, items = args
         sizes = [groups[0] * groups[1] * groups[2], items[0] * items[1] * items[2]]
         return base._replace(name=program.name, program=id(program), groups=sizes[0], items=sizes[1])
+
+    def _whole(self, work: Sequence[str]) -> Record:
+        if len(work) == 1:
+            record = self._record(self.queue.cmds_meta.index(work[0]), work[0], ())
+        else:
+            name, is_copy = f"bound queue of {len(work)} commands", "exec" not in work
+            record = Record(self.dev.dname, name, 0.0, 0.0, is_copy, self.queue.lane_name)
+        return record._replace(waits=self._pairs("wait"), sets=self._pairs("signal"))
 
     def _pairs(self, kind: str) -> Pairs:
         queue = self.queue
