@@ -20,6 +20,7 @@ _NAMES = {
     ),
     "hcq.ops.reduce": ("sum", "prod", "min", "max", "mean", "argmin", "argmax"),
     "hcq.ops.matrix": ("matmul",),
+    "hcq.ops.normalise": ("softmax", "layer_norm", "rms_norm"),
     "hcq.ops.shapes": ("reshape",),
 }
 

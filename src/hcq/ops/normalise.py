@@ -1,0 +1,197 @@
+"""softmax, layer norm and RMS norm, along the last axis.
+
+A group does a row: what it needs of the row is added up in f32 (f64 for f64) by all items, then combined by halves.
+What does not live here: reductions along other axes (reduce).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import hcq
+from hcq.errors import LaunchError
+from hcq.kernels import types
+from hcq.ops.shapes import element, output
+
+if TYPE_CHECKING:
+    from hcq.kernels.types import Scalar
+    from hcq.runtime.buffer import Buffer
+
+ITEMS: Final = 256
+"""Work-items of a group."""
+
+
+def softmax(x: Buffer, out: Buffer | None = None, stream: Any = None) -> Buffer:
+    """exp(x - m) / sum(exp(x - m)) along the last axis, m the row's largest. A row of -inf alone gives NaN."""
+    rows, count = _rows(x)
+    out = output(out, x, tuple(x.shape), _floating(x))
+    _softmax(_inner(out))[rows, ITEMS](out, x, count, stream=stream)
+    return out
+
+
+def layer_norm(
+    x: Buffer,
+    weight: Buffer | None = None,
+    bias: Buffer | None = None,
+    eps: float = 1e-5,
+    out: Buffer | None = None,
+    stream: Any = None,
+) -> Buffer:
+    """(x - mean) / sqrt(variance + eps) along the last axis, times `weight`, plus `bias`, each of the row's length.
+
+    The variance is that of the whole row, from differences to the mean. Raises LaunchError for other lengths.
+    """
+    rows, count = _rows(x)
+    _check(count, weight=weight, bias=bias)
+    out = output(out, x, tuple(x.shape), _floating(x))
+    given = weight if weight is not None else x, bias if bias is not None else x
+    kernel = _layer_norm(_inner(out), weight is not None, bias is not None)
+    kernel[rows, ITEMS](out, x, *given, count, float(eps), stream=stream)
+    return out
+
+
+def rms_norm(
+    x: Buffer, weight: Buffer | None = None, eps: float = 1e-6, out: Buffer | None = None, stream: Any = None
+) -> Buffer:
+    """x / sqrt(mean(x * x) + eps) along the last axis, times `weight`. Raises LaunchError for one of another length."""
+    rows, count = _rows(x)
+    _check(count, weight=weight)
+    out = output(out, x, tuple(x.shape), _floating(x))
+    kernel = _rms_norm(_inner(out), weight is not None)
+    kernel[rows, ITEMS](out, x, weight if weight is not None else x, count, float(eps), stream=stream)
+    return out
+
+
+def _rows(x: Buffer) -> tuple[int, int]:
+    if not x.shape:
+        raise ValueError("a single number has no last axis")
+    return math.prod(x.shape[:-1]), x.shape[-1]
+
+
+def _floating(x: Buffer) -> Scalar:
+    kind = element(x)
+    if not kind.is_float:
+        raise LaunchError(f"this takes floats, not {kind}: hcq.ops.cast converts")
+    return kind
+
+
+def _inner(out: Buffer) -> Scalar:
+    return types.f64 if element(out) is types.f64 else types.f32
+
+
+def _check(count: int, **given: Buffer | None) -> None:
+    for name, each in given.items():
+        if each is not None and each.size != count:
+            raise LaunchError(f"{name} has {each.size} elements: rows have {count}")
+
+
+def group_add(tile, lane, value):
+    """The sum over the group, in every item; in the kernel language. `tile` is free again when all have left."""
+    hcq.barrier()
+    tile[lane] = value
+    half = ITEMS // 2
+    while half > 0:
+        hcq.barrier()
+        if lane < half:
+            tile[lane] = tile[lane] + tile[lane + half]
+        half = half // 2
+    hcq.barrier()
+    return tile[0]
+
+
+def group_max(tile, lane, value):
+    """The largest over the group, in every item; in the kernel language."""
+    hcq.barrier()
+    tile[lane] = value
+    half = ITEMS // 2
+    while half > 0:
+        hcq.barrier()
+        if lane < half:
+            tile[lane] = max(tile[lane], tile[lane + half])
+        half = half // 2
+    hcq.barrier()
+    return tile[0]
+
+
+@cache
+def _softmax(S: Scalar) -> Any:
+    @hcq.kernel
+    def softmax(out: hcq.ptr, x: hcq.ptr, count: hcq.i32):
+        tile = hcq.local(S, ITEMS)
+        lane = hcq.local_id(0)
+        row = hcq.i64(hcq.group_id(0)) * count
+        x = x + row
+        out = out + row
+        largest = S(-math.inf)
+        for k in range(0, count, ITEMS):
+            if k + lane < count:
+                largest = max(largest, S(x[k + lane]))
+        largest = group_max(tile, lane, largest)
+        total = S(0)
+        for k in range(0, count, ITEMS):
+            if k + lane < count:
+                total += hcq.exp(S(x[k + lane]) - largest)
+        scale = 1 / group_add(tile, lane, total)
+        for k in range(0, count, ITEMS):
+            if k + lane < count:
+                out[k + lane] = out.dtype(hcq.exp(S(x[k + lane]) - largest) * scale)
+
+    return softmax
+
+
+@cache
+def _layer_norm(S: Scalar, weighted: bool, biased: bool) -> Any:
+    @hcq.kernel
+    def layer_norm(out: hcq.ptr, x: hcq.ptr, weight: hcq.ptr, bias: hcq.ptr, count: hcq.i32, eps: S):
+        tile = hcq.local(S, ITEMS)
+        lane = hcq.local_id(0)
+        row = hcq.i64(hcq.group_id(0)) * count
+        x = x + row
+        out = out + row
+        total = S(0)
+        for k in range(0, count, ITEMS):
+            if k + lane < count:
+                total += S(x[k + lane])
+        mean = group_add(tile, lane, total) / S(count)
+        total = S(0)
+        for k in range(0, count, ITEMS):
+            if k + lane < count:
+                away = S(x[k + lane]) - mean
+                total += away * away
+        scale = 1 / hcq.sqrt(group_add(tile, lane, total) / S(count) + eps)
+        for k in range(0, count, ITEMS):
+            if k + lane < count:
+                y = (S(x[k + lane]) - mean) * scale
+                if weighted:
+                    y = y * S(weight[k + lane])
+                if biased:
+                    y = y + S(bias[k + lane])
+                out[k + lane] = out.dtype(y)
+
+    return layer_norm
+
+
+@cache
+def _rms_norm(S: Scalar, weighted: bool) -> Any:
+    @hcq.kernel
+    def rms_norm(out: hcq.ptr, x: hcq.ptr, weight: hcq.ptr, count: hcq.i32, eps: S):
+        tile = hcq.local(S, ITEMS)
+        lane = hcq.local_id(0)
+        row = hcq.i64(hcq.group_id(0)) * count
+        x = x + row
+        out = out + row
+        total = S(0)
+        for k in range(0, count, ITEMS):
+            if k + lane < count:
+                total += S(x[k + lane]) * S(x[k + lane])
+        scale = 1 / hcq.sqrt(group_add(tile, lane, total) / S(count) + eps)
+        for k in range(0, count, ITEMS):
+            if k + lane < count:
+                y = S(x[k + lane]) * scale
+                if weighted:
+                    y = y * S(weight[k + lane])
+                out[k + lane] = out.dtype(y)
+
+    return rms_norm
