@@ -138,7 +138,7 @@ EDGES = [
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("device", ["LLVM", "PYTHON"])
+@pytest.mark.parametrize("device", ["LLVM", "CLANG", "PYTHON"])
 @pytest.mark.parametrize("name", mathlib.FUNCTIONS)
 def test_functions_are_right_at_the_edges(name, device, dtype):
     if name in TWO:
@@ -162,9 +162,9 @@ def test_functions_are_right_at_the_edges(name, device, dtype):
 @pytest.mark.parametrize("name", mathlib.FUNCTIONS)
 def test_functions_give_the_same_bits_on_all_devices(name, dtype):
     args = points(name, dtype, 300, np.random.default_rng(5))
-    results = {device: compute(device, name, *args) for device in ("PYTHON", "LLVM")}
+    results = {device: compute(device, name, *args) for device in ("PYTHON", "LLVM", "CLANG")}
     bits = {device: each.view("u4" if dtype is np.float32 else "u8") for device, each in results.items()}
-    for device in ("LLVM",):
+    for device in ("LLVM", "CLANG"):
         assert np.array_equal(bits[device], bits["PYTHON"]), device
 
 

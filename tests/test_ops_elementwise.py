@@ -11,7 +11,7 @@ from hcq.errors import LaunchError
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
-DEVICES = ["LLVM", "PYTHON"]
+DEVICES = ["LLVM", "CLANG", "PYTHON"]
 
 
 def special(name):

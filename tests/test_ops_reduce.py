@@ -66,7 +66,7 @@ def test_nan_is_kept():
         assert np.isnan(getattr(ops, name)(hcq.array(x, "LLVM")).numpy())
 
 
-@pytest.mark.parametrize("device", ["LLVM", "PYTHON"])
+@pytest.mark.parametrize("device", ["LLVM", "CLANG", "PYTHON"])
 @pytest.mark.parametrize("name", ["argmin", "argmax"])
 def test_where_the_extremes_are(name, device):
     rng = np.random.default_rng(3)

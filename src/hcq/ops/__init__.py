@@ -21,6 +21,10 @@ _NAMES = {
     "hcq.ops.reduce": ("sum", "prod", "min", "max", "mean", "argmin", "argmax"),
     "hcq.ops.matrix": ("matmul",),
     "hcq.ops.normalise": ("softmax", "layer_norm", "rms_norm"),
+    "hcq.ops.rearrange": ("transpose", "gather", "scatter", "scatter_add"),
+    "hcq.ops.scan": ("cumsum",),
+    "hcq.ops.sorting": ("sort", "argsort", "histogram"),
+    "hcq.ops.convolve": ("conv2d",),
     "hcq.ops.shapes": ("reshape",),
 }
 

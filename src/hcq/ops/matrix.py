@@ -41,17 +41,16 @@ def matmul(a: Buffer, b: Buffer, out: Buffer | None = None, stream: Any = None) 
     before = tuple(a.shape[:-2]), tuple(b.shape[:-2])
     batch = broadcast(*before)
     count = math.prod(batch)
-    moves = []
-    for each in before:
-        if math.prod(each) not in (1, count):
-            raise ValueError(f"matmul stretches all leading axes of an operand or none: {before[0]} and {before[1]}")
-        moves.append(0 if math.prod(each) == 1 else 1)
+    counts = [math.prod(each) for each in before]
+    for each, own in zip(before, counts, strict=True):
+        if math.prod(batch[len(batch) - len(each) :]) != own and own != 1:
+            raise ValueError(f"matmul stretches the first of the leading axes, or all: {before[0]} and {before[1]}")
     kind = types.promote(element(a), element(b))
     if kind.kind == "b":
         raise LaunchError("matmul takes numbers, not bools")
     out = output(out, a, (*batch, rows, columns), kind)
     if out.size:
-        sizes = rows, columns, depth, moves[0] * rows * depth, moves[1] * depth * columns
+        sizes = rows, columns, depth, *counts
         if suits_wide(a):
             lanes = 16 if kind.bits <= 32 else 8
             width = BLOCK_VECTORS * lanes
@@ -89,14 +88,14 @@ def wide(S: Scalar, lanes: int) -> Any:
     @hcq.kernel
     def matmul_wide(
         c: hcq.ptr, a: hcq.ptr, b: hcq.ptr,
-        rows: hcq.i32, columns: hcq.i32, depth: hcq.i32, a_step: hcq.i32, b_step: hcq.i32,
+        rows: hcq.i32, columns: hcq.i32, depth: hcq.i32, a_count: hcq.i32, b_count: hcq.i32,
     ):  # fmt: skip
         panel = hcq.local(S, DEPTH * width)
         sums = hcq.local(S, STRIP_ROWS * width)
         block = hcq.private(S, BLOCK_ROWS * width)
         batch = hcq.i64(hcq.group_id(2))
-        a = a + batch * a_step
-        b = b + batch * b_step
+        a = a + batch % a_count * rows * depth
+        b = b + batch % b_count * depth * columns
         c = c + batch * rows * columns
         left, top = hcq.group_id(0) * width, hcq.group_id(1) * STRIP_ROWS
         here = min(width, columns - left)
@@ -149,13 +148,13 @@ def tiled(S: Scalar) -> Any:
     @hcq.kernel
     def matmul_tiled(
         c: hcq.ptr, a: hcq.ptr, b: hcq.ptr,
-        rows: hcq.i32, columns: hcq.i32, depth: hcq.i32, a_step: hcq.i32, b_step: hcq.i32,
+        rows: hcq.i32, columns: hcq.i32, depth: hcq.i32, a_count: hcq.i32, b_count: hcq.i32,
     ):  # fmt: skip
         tile_a = hcq.local(S, SIDE * SIDE)
         tile_b = hcq.local(S, SIDE * SIDE)
         batch = hcq.i64(hcq.group_id(2))
-        a = a + batch * a_step
-        b = b + batch * b_step
+        a = a + batch % a_count * rows * depth
+        b = b + batch % b_count * depth * columns
         c = c + batch * rows * columns
         x, y = hcq.local_id(0), hcq.local_id(1)
         column, row = hcq.global_id(0), hcq.global_id(1)

@@ -1,0 +1,206 @@
+"""Moving elements: transposes, gather and scatter.
+
+What does not live here: copies that broadcast (elementwise), sorting (sort).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import hcq
+from hcq.errors import LaunchError
+from hcq.ops.shapes import axes_of, element, output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hcq.runtime.buffer import Buffer
+
+SIDE: Final = 32
+"""The side of a tile that is transposed by a group, in local memory."""
+ROWS: Final = 8
+"""How many of its rows the items of a group do at a time."""
+ITEMS: Final = 256
+"""Work-items of a group that moves runs."""
+
+
+def transpose(x: Buffer, axes: Sequence[int] | None = None, out: Buffer | None = None, stream: Any = None) -> Buffer:
+    """`x` with its axes in another order, all reversed without one, as a new array. Raises ValueError.
+
+    Axes that stay neighbours move together; what is left must be no more than four.
+    """
+    rank = len(x.shape)
+    order = tuple(reversed(range(rank))) if axes is None else tuple(each + rank if each < 0 else each for each in axes)
+    if sorted(order) != list(range(rank)):
+        raise ValueError(f"{axes} is no order of {rank} axes")
+    out = output(out, x, tuple(x.shape[each] for each in order), element(x))
+    sizes, strides = _runs(tuple(x.shape), order)
+    if len(sizes) > 4:
+        raise LaunchError(f"transpose of shape {tuple(x.shape)} by {order} moves more than four runs of axes")
+    if len(sizes) == 2 and strides[0] == 1:
+        rows, columns = sizes[1], sizes[0]  # of x
+        tiles = -(-columns // SIDE), -(-rows // SIDE)
+        _transpose_2()[tiles, (SIDE, ROWS)](out, x, rows, columns, stream=stream)
+        return out
+    sizes, strides = [1] * (4 - len(sizes)) + sizes, [0] * (4 - len(strides)) + strides
+    groups = -(-sizes[3] // ITEMS), sizes[2], sizes[0] * sizes[1]
+    _permute()[groups, ITEMS](out, x, sizes[1], sizes[2], sizes[3], *strides, stream=stream)
+    return out
+
+
+def _runs(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[list[int], list[int]]:
+    """Sizes of the result's axes and how far `x` moves along each, neighbours joined."""
+    steps = [math.prod(shape[place + 1 :]) for place in range(len(shape))]
+    sizes: list[int] = []
+    strides: list[int] = []
+    for each in order:
+        if shape[each] == 1:
+            continue
+        if sizes and strides[-1] == steps[each] * shape[each]:
+            sizes[-1] *= shape[each]
+            strides[-1] = steps[each]
+        else:
+            sizes.append(shape[each])
+            strides.append(steps[each])
+    return sizes or [1], strides or [0]
+
+
+@cache
+def _transpose_2() -> Any:
+    """A group turns a tile: both sides of the copy touch neighbouring elements."""
+
+    @hcq.kernel
+    def transpose_2(out: hcq.ptr, x: hcq.ptr, rows: hcq.i32, columns: hcq.i32):
+        tile = hcq.local(x.dtype, SIDE * (SIDE + 1))
+        lane, first = hcq.local_id(0), hcq.local_id(1)
+        left, top = hcq.group_id(0) * SIDE, hcq.group_id(1) * SIDE
+        for k in hcq.static_range(0, SIDE, ROWS):
+            if left + lane < columns and top + first + k < rows:
+                tile[(first + k) * (SIDE + 1) + lane] = x[(top + first + k) * columns + left + lane]
+        hcq.barrier()
+        for k in hcq.static_range(0, SIDE, ROWS):
+            if top + lane < rows and left + first + k < columns:
+                out[(left + first + k) * rows + top + lane] = tile[lane * (SIDE + 1) + first + k]
+
+    return transpose_2
+
+
+@cache
+def _permute() -> Any:
+    @hcq.kernel
+    def permute(
+        out: hcq.ptr, x: hcq.ptr, n1: hcq.i32, n2: hcq.i32, n3: hcq.i32,
+        s0: hcq.i32, s1: hcq.i32, s2: hcq.i32, s3: hcq.i32,
+    ):  # fmt: skip
+        i3, i2, outer = hcq.global_id(0), hcq.group_id(1), hcq.group_id(2)
+        i1, i0 = outer % n1, outer // n1
+        if i3 < n3:
+            out[(outer * n2 + i2) * n3 + i3] = x[i0 * s0 + i1 * s1 + i2 * s2 + i3 * s3]
+
+    return permute
+
+
+def gather(x: Buffer, index: Buffer, axis: int = 0, out: Buffer | None = None, stream: Any = None) -> Buffer:
+    """The slices of `x` along `axis` that `index` name, as numpy.take: negative ones count from the end.
+
+    The result has the shape of `index` in the place of that axis. Indices outside are undefined on most devices and an
+    error on PYTHON. Doesn't block. Raises LaunchError for an index that is not of integers.
+    """
+    (place,) = axes_of(len(x.shape), axis)
+    before, count, after = _around(tuple(x.shape), place)
+    _integers(index)
+    shape = (*x.shape[:place], *index.shape, *x.shape[place + 1 :])
+    out = output(out, x, shape, element(x))
+    groups = -(-after // ITEMS), index.size, before
+    _gather()[groups, ITEMS](out, x, index, count, after, stream=stream)
+    return out
+
+
+def scatter(out: Buffer, index: Buffer, x: Buffer, axis: int = 0, stream: Any = None) -> Buffer:
+    """`out[index] = x` along `axis`: the slices of `out` that `index`, of one axis, names become those of `x`.
+
+    Indices must differ: two slices for one place would race. Negative ones count from the end; others outside are
+    undefined on most devices and an error on PYTHON. Doesn't block. Raises LaunchError for shapes and types.
+    """
+    (place,) = axes_of(len(out.shape), axis)
+    before, count, after = _around(tuple(out.shape), place)
+    _integers(index)
+    wanted = (*out.shape[:place], *index.shape, *out.shape[place + 1 :])
+    if tuple(x.shape) != wanted or element(x) is not element(out):
+        raise LaunchError(f"scatter into {_shown(out)} at {_shown(index)} takes {wanted}, not {_shown(x)}")
+    groups = -(-after // ITEMS), index.size, before
+    _scatter()[groups, ITEMS](out, x, index, count, after, stream=stream)
+    return out
+
+
+def scatter_add(out: Buffer, index: Buffer, x: Buffer, axis: int = 0, stream: Any = None) -> Buffer:
+    """`out[index] += x` along `axis`, by atomic additions, so that indices may repeat; elements of 32 or 64 bits.
+
+    With floats the order of additions, and so the last bits, may differ from run to run. Otherwise as `scatter`.
+    """
+    (place,) = axes_of(len(out.shape), axis)
+    before, count, after = _around(tuple(out.shape), place)
+    _integers(index)
+    wanted = (*out.shape[:place], *index.shape, *out.shape[place + 1 :])
+    if tuple(x.shape) != wanted or element(x) is not element(out) or element(out).bits < 32:
+        raise LaunchError(
+            f"scatter_add into {_shown(out)} at {_shown(index)} takes {wanted} of 32 bits, not {_shown(x)}"
+        )
+    groups = -(-after // ITEMS), index.size, before
+    _scatter_add()[groups, ITEMS](out, x, index, count, after, stream=stream)
+    return out
+
+
+def _around(shape: tuple[int, ...], place: int) -> tuple[int, int, int]:
+    return math.prod(shape[:place]), shape[place], math.prod(shape[place + 1 :])
+
+
+def _integers(index: Buffer) -> None:
+    if not element(index).is_integer:
+        raise LaunchError(f"an index is of integers, not {element(index)}")
+
+
+def _shown(x: Buffer) -> str:
+    return f"{tuple(x.shape)} of {element(x)}"
+
+
+@cache
+def _gather() -> Any:
+    @hcq.kernel
+    def gather(out: hcq.ptr, x: hcq.ptr, index: hcq.ptr, count: hcq.i32, after: hcq.i32):
+        i, k, before = hcq.global_id(0), hcq.group_id(1), hcq.i64(hcq.group_id(2))
+        if i < after:
+            at = hcq.i64(index[k])
+            at = at + count if at < 0 else at
+            out[(before * hcq.num_groups(1) + k) * after + i] = x[(before * count + at) * after + i]
+
+    return gather
+
+
+@cache
+def _scatter() -> Any:
+    @hcq.kernel
+    def scatter(out: hcq.ptr, x: hcq.ptr, index: hcq.ptr, count: hcq.i32, after: hcq.i32):
+        i, k, before = hcq.global_id(0), hcq.group_id(1), hcq.i64(hcq.group_id(2))
+        if i < after:
+            at = hcq.i64(index[k])
+            at = at + count if at < 0 else at
+            out[(before * count + at) * after + i] = x[(before * hcq.num_groups(1) + k) * after + i]
+
+    return scatter
+
+
+@cache
+def _scatter_add() -> Any:
+    @hcq.kernel
+    def scatter_add(out: hcq.ptr, x: hcq.ptr, index: hcq.ptr, count: hcq.i32, after: hcq.i32):
+        i, k, before = hcq.global_id(0), hcq.group_id(1), hcq.i64(hcq.group_id(2))
+        if i < after:
+            at = hcq.i64(index[k])
+            at = at + count if at < 0 else at
+            value = x[(before * hcq.num_groups(1) + k) * after + i]
+            hcq.atomic_add(out, (before * count + at) * after + i, value)
+
+    return scatter_add
