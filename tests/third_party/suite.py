@@ -79,6 +79,7 @@ driver = DriverUnderTest(
     factory=MiniDevice,
     kernels=dict.fromkeys(KERNELS, SOURCE),
     lacks={
+        "kernels": "its driver has no kernel_language",
         "inject": "faults are injected by native code and the null device",
         "host_pointers": "it knows only memory that it has allocated itself",
         "shared_signals": "its signals are Python objects",

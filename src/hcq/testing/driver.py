@@ -27,6 +27,7 @@ TAGS: Mapping[str, str] = {
     "shared_signals": "signals can be placed in memory of the caller, and work between processes",
     "native": "launches, queues and retirement are the native ones (tests of a hundred thousand submits end in time)",
     "plain": "the kernels are plain functions, run once a launch; only grid and barrier take sizes",
+    "kernels": "runs portable kernels: it has a kernel_language",
     "log": "a compile error has the compiler's log with line numbers",
 }
 

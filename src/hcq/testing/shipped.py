@@ -22,7 +22,8 @@ def describe(device: str) -> DriverUnderTest:
         return DriverUnderTest(name, kernels=_all_from("kernels.ll"), bad_source=BAD_IR)
     if kind == "NULL":
         return DriverUnderTest(name, kernels={"nothing": "nothing"}, lacks=NULL_LACKS, core=name == "NULL")
-    return DriverUnderTest(name, lacks=dict.fromkeys(_UNTOLD, "the driver's description says nothing of its kernels"))
+    untold = _UNTOLD if kind == "PYTHON" else (*_UNTOLD, "kernels")
+    return DriverUnderTest(name, lacks=dict.fromkeys(untold, "the driver's description says nothing of its kernels"))
 
 
 BAD_C = "void broken(int *out) {\n  out[0] = undeclared;\n}\n"
@@ -33,6 +34,7 @@ NULL_LACKS: Mapping[str, str] = {
     "computes": "the null device runs no code",
     "typed": "its programs take any arguments",
     "log": "its compiler takes any source",
+    "kernels": "the null device runs no code",
 }
 
 # Without a description nobody knows what source the driver's compiler takes.
