@@ -35,7 +35,7 @@ def floats(out: hcq.ptr, a: hcq.ptr, b: hcq.ptr, n: hcq.i32):
         for k in range(1, 6):
             if k == 4:
                 continue
-            total += hcq.fma(x, y, total) / k.dtype(k) if total.dtype == hcq.f64 else hcq.fma(x, y, total) * 0.25
+            total += hcq.fma(x, y, total) * x.dtype(k)
         total += hcq.sqrt(abs(y)) + hcq.floor(x) - hcq.rint(y) + x // y + x % y
         out[i] = total + hcq.where(x < y, x, 1.0)
 
