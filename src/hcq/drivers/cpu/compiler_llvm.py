@@ -31,12 +31,13 @@ class LLVMCompiler(Compiler):
 
     def compile(self, src: str | bytes) -> bytes:
         """The library of an LLVM IR module. Raises CompileError with LLVM's message, the line, and the source."""
-        # Imported here: opening a device, and a library from the cache, should not wait for them.
+        # Imported here: opening a device, and a library from the cache, should not wait for them. Extension modules
+        # come before LLVM begins to load, for the system loads one library at a time.
         from hcq.drivers.cpu import llvm_host
+        from hcq.drivers.cpu.library import pack
 
         llvm_host.load_ahead()
         from hcq.drivers.cpu import llvm_isolated
-        from hcq.drivers.cpu.library import pack
         from hcq.drivers.cpu.llvm_module import Lowering
 
         source = _decoded(src)

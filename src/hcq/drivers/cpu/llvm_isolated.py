@@ -8,7 +8,6 @@ modules (llvm_host), and everything before the code generator (compiler_llvm).
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 
 from hcq.errors import CompileError
@@ -62,6 +61,8 @@ def _unusual(word: str) -> bool:
 def emit(printed: str, source: str) -> bytes:
     """The object of a printed module, by a child process. Raises CompileError with what LLVM said; `source` is the
     user's text for it. Takes some tenths of a second."""
+    import subprocess  # most modules need none, and it takes longer to import than they take to compile
+
     if not sys.executable:
         raise CompileError("LLVM IR: this must be compiled in a process of its own, and there is no sys.executable")
     try:
