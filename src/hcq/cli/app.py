@@ -214,6 +214,26 @@ def bench(context: typer.Context) -> int:
 
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 @worded
+def check(
+    script: Annotated[str, typer.Argument(help="A Python script, run as `python SCRIPT ARGUMENTS` would run it.")],
+    arguments: Annotated[list[str] | None, typer.Argument(help="What the script is given.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Count conflicts that are only possible: nobody said what a kernel does.")
+    ] = False,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="Raise what is found in the call that shows it, instead of going on.")
+    ] = False,
+    module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name, as after `python -m`.")] = False,
+) -> int:
+    """Run a script or module with the checks on: races, deadlocks, lifetimes, bounds. Exits 1 where something is found."""
+    from hcq.cli.check import show
+    from hcq.cli.script import Module, Script
+
+    return show((Module if module else Script)(script), arguments or [], strict, stop)
+
+
+@app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+@worded
 def trace(
     script: Annotated[str, typer.Argument(help="A Python script, run as `python SCRIPT ARGUMENTS` would run it.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="What the script is given.")] = None,
@@ -226,7 +246,8 @@ def trace(
     module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name, as after `python -m`.")] = False,
 ) -> int:
     """Run a script or module and write a trace of it, which ui.perfetto.dev opens. Options come before the script."""
-    from hcq.cli.trace import Module, Script, show
+    from hcq.cli.script import Module, Script
+    from hcq.cli.trace import show
 
     return show((Module if module else Script)(script), arguments or [], output, plot, table)
 

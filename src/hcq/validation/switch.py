@@ -19,6 +19,7 @@ from hcq.queues.device import HCQCompiled
 from hcq.runtime import process, watch
 from hcq.validation.observer import Watcher
 from hcq.validation.redzones import RedZones
+from hcq.validation.report import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,12 +42,14 @@ class Checks:
     - `possible`: the texts of conflicts that rest on an access which nobody declared. They are warned of
       (hcq.errors.ValidationWarning), and raised only with `strict`.
 
-    All threads are checked. Blocks may be nested: the outermost turns the checks on and off. Its end, unless by an
-    error, waits until devices are idle or stand at waits, and then looks at what was written beside allocations.
+    Without `raises` what is found is warned of too, and the program goes on; only a submit that would close a deadlock
+    raises all the same. All threads are checked. Blocks may be nested: the outermost turns the checks on and off. Its
+    end, unless by an error, waits until devices are idle or stand at waits, and then looks at what was written beside
+    allocations.
     """
 
-    def __init__(self, strict: bool = False) -> None:
-        self.strict = strict
+    def __init__(self, strict: bool = False, raises: bool = True) -> None:
+        self.strict, self.raises = strict, raises
         self.findings: list[str] = []
         self.possible: list[str] = []
         self._told: set[object] = set()
@@ -69,7 +72,7 @@ class Checks:
         self.report(self._leave(), raising=kind is None)
 
     def report(self, found: Sequence[Finding], raising: bool = True, warning: bool = True) -> None:
-        """Note what was found, warn of what is only possible, and raise the first of the rest."""
+        """Note what was found, warn of what is not to be raised, and raise the first of the rest."""
         late, self._late = self._late, []
         errors = []
         for finding in (*late, *found):
@@ -78,11 +81,13 @@ class Checks:
             self._told.add(finding.key)
             if finding.possible and not self.strict:
                 self.possible.append(finding.text)
-                if warning:
-                    warnings.warn(ValidationWarning(finding.text), stacklevel=2)
             else:
                 self.findings.append(finding.text)
-                errors.append(finding)
+                if self.raises or finding.kind is Kind.DEADLOCK:
+                    errors.append(finding)
+                    continue
+            if warning:
+                _warn(finding)
         if errors and raising:
             raise errors[0].error()
 
@@ -178,16 +183,16 @@ class _Watcher(Watcher):
         self._checks.report(found)
 
 
-def checks(strict: bool = False) -> Checks:
+def checks(strict: bool = False, raises: bool = True) -> Checks:
     """Check all work from here on: a context manager. See Checks, and docs/checks.md.
 
-    `strict` raises also for conflicts that are only possible. Inside another block, or with HCQ_CHECK=1, this is a part
-    of that one, and `strict` counts if either says so.
+    `strict` raises also for conflicts that are only possible; without `raises` all is warned of, and the program goes
+    on. Inside another block, or with HCQ_CHECK=1, this is a part of that one, and either counts if one of them says so.
     """
     current = _current
     if current is None:
-        return Checks(strict)
-    current.strict = current.strict or strict
+        return Checks(strict, raises)
+    current.strict, current.raises = current.strict or strict, current.raises or raises
     return current
 
 
@@ -199,6 +204,16 @@ def from_environment() -> None:
     checks = Checks(strict=mode == "strict")
     checks.__enter__()
     atexit.register(checks._at_exit)  # finalizers that run later find nobody watching
+
+
+def _warn(finding: Finding) -> None:
+    """Warn of it at the user's line."""
+    warning = ValidationWarning(finding.text)
+    site = next((deed.site for deed in reversed(finding.deeds) if deed.site is not None), None)
+    if site is None:
+        warnings.warn(warning, stacklevel=3)
+    else:
+        warnings.warn_explicit(warning, ValidationWarning, site.file, site.line)
 
 
 def _in_child() -> None:
