@@ -384,6 +384,16 @@ ROWS: tuple[Row, ...] = (
         Budget("1.1 x", 1.1),
         count=50_000,
     ),
+    Row(
+        "launch.checked",
+        "launch",
+        "prg(a, b, c), queued, with the checks on",
+        "us",
+        (Entry("hcq", "checked"), Entry("hcq", "checked", "LLVM", {"device": "LLVM"})),
+        Budget("stated", float("inf")),
+        count=2_000,
+        note="The checks are Python, for a run that looks for mistakes. No peer here checks order between queues.",
+    ),
     waits("wait.idle", "launch and wait", Budget("1.3 us", us(1.3))),
     waits("wait.busy_core", "launch and wait, other core busy", Budget("2 us", us(2)), busy_core=True),
     waits(

@@ -104,6 +104,23 @@ def profiled(n: int, device: str = "CLANG") -> Answer:
 
 
 @bench
+def checked(n: int, device: str = "CLANG") -> Answer:
+    """n queued launches inside hcq.checks(), and outside."""
+    without = launch(n, device)["value"]
+    with hcq.checks(strict=True) as c:
+        dev, prg = hcq.Device[device], add(device)
+        x, y, z = (hcq.empty(1024, I32, device).fill(value) for value in (1, 0, 0))  # with red zones
+        start = perf_counter()
+        for _ in repeat(None, n):
+            prg(x, y, z)
+        dev.synchronize()
+        end = perf_counter()
+        expect("launches that ran", int(z.numpy()[0]), n)
+    expect("findings", len(c.findings) + len(c.possible), 0)
+    return {"value": (end - start) / n, "without": without}
+
+
+@bench
 def prepared(n: int, device: str = "CLANG") -> Answer:
     dev, prg, bufs = hcq.Device[device], add(device), buffers(device)
     go = prg.prepare(*bufs)
