@@ -297,6 +297,30 @@ def test_what_an_earlier_block_left_is_not_this_ones(dev, k):
     assert not checks.findings
 
 
+def test_a_read_that_failed_is_no_access(k, monkeypatch):
+    device = Device["CLANG:3"]
+    fill = device.program("fill", SOURCE)
+    a = floats(device="CLANG:3")
+    with hcq.checks() as checks:
+        gate = device.signal_t()
+        fill(a, vals=(N, 1.0))
+        device.hw_compute_queue_t().wait(gate, 1).exec(fill, fill.fill_kernargs((a,), (N, 1.0))).submit(device)
+        with monkeypatch.context() as short:
+            short.setenv("HCQ_TIMEOUT_MS", "20")
+            with pytest.raises(errors.SignalTimeout):
+                a.copyout(bytearray(4 * N))
+        gate.value = 1
+        device.synchronize()
+        with hcq.testing.inject(device, "exec", error=OSError("gone")):
+            fill(a, vals=(N, 1.0))
+            with pytest.raises(errors.DeviceLost):
+                a.copyout(bytearray(4 * N))
+        Device.close("CLANG:3")
+        Device["CLANG:3"].synchronize()
+    assert not checks.findings
+    Device.close("CLANG:3")
+
+
 # At the end of the program
 
 

@@ -6,6 +6,7 @@ What does not live here: what is wrong with an access (model).
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from hcq.validation.events import READ, Deed
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.told: list[tuple[Access, bool, Deed]] = []  # with whether the host does it, not queues on its behalf
+        self.told: list[tuple[Any, Access, bool, Deed]] = []
+        """The device, and whether the host does it itself or queues on its behalf."""
 
 
 class HostAccesses:
@@ -36,13 +38,21 @@ class HostAccesses:
             first = access.first + offset
             direct = getattr(device.allocator, "_direct", lambda: True)()
             deed = Deed("copyout" if kind == READ else "copyin", "the host", site)
-            self._thread.told.append((access._replace(first=first, last=first + nbytes), direct, deed))
+            access = access._replace(first=first, last=first + nbytes)
+            self._thread.told.append((weakref.ref(device), access, direct, deed))
+
+    def drop(self) -> None:
+        """The wait before them has failed: those of this thread are not done."""
+        self._thread.told = []
 
     def look(self) -> list[Finding]:
         """What is wrong with those of this thread that were told of, and are done now."""
         told, self._thread.told = self._thread.told, []
         found: list[Finding] = []
-        for access, direct, deed in told:
+        for device, access, direct, deed in told:
+            known = device()
+            if known is None or known.closed or known.lost is not None:
+                continue  # and raised
             if direct:
                 found += self._model.touch(access, deed)
             elif access.kind == READ:  # through the ring: the copies are submits of their own

@@ -204,6 +204,7 @@ class Watcher(watch.Observer):
         self._do(event)
 
     def explain(self) -> str:
+        self._host.drop()
         with self._lock:
             return "" if self._inside else self.model.standing()
 
