@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -197,6 +198,35 @@ def test_deadlocks_are_the_sets_of_queues_that_only_themselves_could_free(pendin
             if all(_meant(left, left[q][0]) and _setters(left, left[q][0]) <= set(some) for q in some):
                 expected |= set(some)
     assert set(found) == expected
+
+
+submits = st.lists(
+    st.tuples(
+        st.sampled_from(QUEUES),
+        st.lists(
+            st.one_of(
+                st.builds(Wait, st.sampled_from("stu"), st.integers(1, 3)),
+                st.builds(Set, st.sampled_from("stu"), st.integers(1, 3)),
+            ),
+            min_size=1,
+            max_size=3,
+        ),
+    ),
+    max_size=8,
+)
+
+
+@given(submits)
+def test_what_is_told_without_a_look_at_all_that_is_queued_closes_no_cycle(submits):
+    model = Model()
+    for queue, commands in submits:
+        told = [(command, deed(str(command), queue)) for command in commands]
+        quick = model.deadlock(queue, told)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(model, "_closes_nothing", lambda queue, commands: False)
+            assert (model.deadlock(queue, told) is None) is (quick is None)
+        if quick is None:
+            model.submit(queue, told)
 
 
 def _run(pending, values):

@@ -11,7 +11,8 @@ from hcq.cli.output import Mistake, check_environment, worded
 
 app = typer.Typer(
     help="One contract - device, buffer, program, hardware command queue, signal - over every accelerator.",
-    epilog="Exit codes: 0 done, 1 what was asked for failed, 2 it was asked wrongly. HCQ_LOG=debug shows what happens.",
+    epilog="Exit codes: 0 done, 1 what was asked for failed, 2 it was asked wrongly. HCQ_LOG=debug shows what happens, "
+    "HCQ_CHECK=1 checks all work of any command.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -35,6 +35,8 @@ class Model:
     def deadlock(self, queue: Hashable, commands: Sequence[tuple[Command, Deed]]) -> Finding | None:
         """What would be wrong with submitting these: a cycle of queues that nothing can end."""
         machine = self.machine
+        if self._closes_nothing(queue, commands):
+            return None
         pending = {key: list(known.pending) for key, known in machine.busy()}
         waits = [wait for command, _ in commands if (wait := wait_of(command)) is not None]
         if not pending and all(machine.signal(wait.signal).highest >= wait.value for wait in waits):
@@ -54,6 +56,15 @@ class Model:
         text = "deadlock: each of these queues waits for what only another of them sets, behind its own wait:\n"
         deeds = tuple(pending[key][stands.position].deed for key, stands in cycle.items())
         return Finding(Kind.DEADLOCK, text + "\n".join(lines), deeds)
+
+    def _closes_nothing(self, queue: Hashable, commands: Sequence[tuple[Command, Deed]]) -> bool:
+        """Whether commands behind those of a queue that stands set nothing that a queue stands at: the usual case, and
+        told without going through all that is queued."""
+        busy = self.machine.busy()
+        if all(key != queue for key, _ in busy):
+            return False
+        heads = {wait.signal for _, known in busy if (wait := wait_of(known.pending[0].command)) is not None}
+        return not any(isinstance(command, (Set, Link)) and command.signal in heads for command, _ in commands)
 
     def standing(self) -> str:
         """In words: the queues that stand at a wait, who asked for it, and who is to end it. Empty where none does."""

@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from hcq.runtime import watch
+from hcq.runtime.allocator import LRUAllocator
 from hcq.validation.report import Finding, Kind
 
 if TYPE_CHECKING:
@@ -96,8 +97,9 @@ class RedZones:
         self._block = 0  # what was given out in an earlier one is not looked at: nobody knows what happened since
         self._unlooked: list[tuple[_Guard, Any]] = []  # given back while zones are looked at; with options
         self._thread = _Thread()
-        # Others give out memory without zones: what the host doesn't reach, or can't be given out in part.
-        self._able = getattr(self._allocator, "host_access", False) and hasattr(self._allocator, "offset")
+        # Others give out memory without zones: what the host doesn't reach, can't be given out in part, or is guarded.
+        reached = getattr(self._allocator, "host_access", False) and hasattr(self._allocator, "offset")
+        self._able = reached and not getattr(self._allocator, "checks_bounds", False)
         self._inner = {name: getattr(self._allocator, name) for name in _NAMES}
         self.start(observer, told, describe)
 
@@ -117,11 +119,11 @@ class RedZones:
 
     @staticmethod
     def possible(device: Any) -> bool:
-        """Whether one can stand before a device's allocator. What files hold is nobody's to fill, or to make longer."""
+        """Whether one can stand before a device's allocator: what it gives is empty. What files hold is nobody's to fill,
+        and memory that no cache hands out may be anything."""
         allocator = getattr(device, "allocator", None)
-        if not getattr(allocator, "owns_memory", True):
-            return False
-        return hasattr(allocator, "__dict__") and all(hasattr(allocator, name) for name in _NAMES)
+        caches = isinstance(allocator, LRUAllocator) and hasattr(allocator, "__dict__")
+        return caches and getattr(allocator, "owns_memory", True)
 
     def start(
         self,

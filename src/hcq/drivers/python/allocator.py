@@ -16,6 +16,7 @@ class PythonAllocator(HCQAllocator):
     """Memory of the host, reached at `va_addr`. Threads may share one."""
 
     host_access = True
+    checks_bounds = True  # kernels are held to what was asked for: memory must not be wider
     device: PythonDevice
 
     def _alloc(self, size: int, options: BufferOptions) -> HCQBuffer:
