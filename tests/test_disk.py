@@ -506,6 +506,17 @@ assert bytes(dest.as_buffer()) == open("{big}", "rb").read()
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "HCQ_FORCE_STAGING": "1"}, timeout=60)
 
 
+def test_a_file_that_a_forked_child_inherited_is_not_among_its_devices(big):
+    kept = whole(big)
+    child = os.fork()
+    if not child:
+        code = 1
+        with contextlib.suppress(BaseException), hcq.profile(), hcq.checks():
+            code = 2 if kept.device in [device.dname for device in hcq.HCQCompiled.devices] else 0
+        os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_a_forked_child_reads_on_what_it_inherited_and_what_it_opens(big):
     src, dest = whole(big), hcq.zeros(3_000_001, U8, "CLANG")
     hcq.copy(dest, src)

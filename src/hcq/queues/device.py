@@ -43,7 +43,8 @@ class _Devices:
     def __get__(self, instance: object, owner: type[HCQCompiled]) -> list[HCQCompiled]:
         made = [device for ref in list(self.known.values()) if (device := ref()) is not None]
         # what a forked child inherited can't be asked anything, whether it is closed included
-        mine = [device for device in made if not type(device)._inherited]
+        # (files go on in a child, but have no queues there: `inherited`)
+        mine = [device for device in made if not type(device)._inherited and not getattr(device, "inherited", False)]
         return [device for device in mine if isinstance(device, owner) and not device.closed]
 
     def add(self, device: HCQCompiled) -> None:
