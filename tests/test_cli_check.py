@@ -76,6 +76,11 @@ def test_what_is_only_possible_counts_if_asked_for(check):
     assert check(NOTHING_KNOWN, "--strict", "script.py").returncode == 1
 
 
+def test_modules_run_as_python_would_run_them(check):
+    done = check(SCRIPT, "-m", "script", "mended")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "went on mended\n", "hcq: checks: nothing found\n")
+
+
 def test_a_script_that_is_not_there_is_a_mistake(check):
     done = check(SCRIPT, "other.py")
     assert done.returncode == 2 and "there is no script other.py" in done.stderr

@@ -226,7 +226,7 @@ def check(
     ] = False,
     module: Annotated[bool, typer.Option("-m", help="SCRIPT is a module's name, as after `python -m`.")] = False,
 ) -> int:
-    """Run a script or module with the checks on: races, deadlocks, lifetimes, bounds. Exits 1 where something is found."""
+    """Run a script or module under the checks: races, deadlocks, lifetimes, bounds. Exits 1 where they find any."""
     from hcq.cli.check import show
     from hcq.cli.script import Module, Script
 
