@@ -119,8 +119,8 @@ class RedZones:
 
     @staticmethod
     def possible(device: Any) -> bool:
-        """Whether one can stand before a device's allocator: what it gives is empty. What files hold is nobody's to fill,
-        and memory that no cache hands out may be anything."""
+        """Whether one can stand before a device's allocator: it caches, so that what it gives may be filled. What files
+        hold is nobody's to fill, or to make longer."""
         allocator = getattr(device, "allocator", None)
         caches = isinstance(allocator, LRUAllocator) and hasattr(allocator, "__dict__")
         return caches and getattr(allocator, "owns_memory", True)
