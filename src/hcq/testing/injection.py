@@ -101,11 +101,15 @@ class _Command(Injection):
             return  # those fail in the caller
         deadline = time.monotonic() + config.TIMEOUT_MS() / 1000
         standing = 0  # how often in a row nothing ran: work that goes on by itself stands still for a moment only
-        while self._dev._armed(self._id) and self._dev.busy() and time.monotonic() < deadline:
+        while self._is_coming() and self._dev.busy() and time.monotonic() < deadline:
             standing = 0 if self._dev.running() else standing + 1
             if standing > _STANDING:
                 return
             time.sleep(_NAP)
+
+    def _is_coming(self) -> bool:
+        # The command is picked a little before the device is lost.
+        return self._dev._armed(self._id) or (self._error is not None and not self._dev.lost)
 
     def _disarm(self) -> None:
         self.fired = self._dev._uninject(self._id)
