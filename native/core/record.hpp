@@ -116,9 +116,9 @@ void record_order(Queue* q, RecordKind kind, const Signal* signal, uint64_t valu
 // The calling thread's, with the GIL.
 void record_host(uint64_t session, Record record);  // its track: 0 stands for the thread
 void record_host_copy(uint64_t session, const std::string& device, bool in, uint64_t bytes, uint64_t start);
-void record_launch(uint64_t session, const Queue* q);     // before it is published
-void record_launched(uint64_t session, uint64_t submit);  // the record id it got
-struct DeviceTrack {                                      // of one device, kept where it is needed often
+bool record_launch(uint64_t session, const Queue* q);  // before it is published; true: record_launched is to follow
+void record_launched(uint64_t submit);                 // the record id it got
+struct DeviceTrack {                                   // of one device, kept where it is needed often
   uint64_t session = 0;
   uint32_t track = 0;
 };

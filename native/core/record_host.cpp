@@ -36,6 +36,8 @@ struct Mine {
   }
 };
 thread_local Mine t_mine;
+// The same lane, where a launch gets at it by one load.
+__thread Lane* t_lane __attribute__((tls_model("initial-exec"))) = nullptr;
 
 void write(Lane* lane, uint64_t session, Record r, bool own) {
   if (own) {
@@ -62,9 +64,8 @@ void end_burst(Lane* lane, uint64_t session) {
   write(lane, session, r, true);
 }
 
-Lane* my_lane() {
+Lane* find_lane() {
   Lane*& mine = t_mine.lane;
-  if (mine) return mine;
   for (Lane* lane : *g_lanes) {
     if (!lane->over.load(std::memory_order_acquire)) continue;  // acquire: its thread is done with it
     end_burst(lane, recording());
@@ -79,8 +80,10 @@ Lane* my_lane() {
     g_lanes->push_back(mine);
   }
   mine->thread = thread_number();
-  return mine;
+  return t_lane = mine;
 }
+
+Lane* my_lane() { return t_lane ? t_lane : find_lane(); }
 }  // namespace
 
 void record_host(uint64_t session, Record r) {
@@ -103,12 +106,12 @@ void record_host_copy(uint64_t session, const std::string& device, bool in, uint
   record_host(session, r);
 }
 
-void record_launch(uint64_t session, const Queue* q) {
+bool record_launch(uint64_t session, const Queue* q) {
   Lane* lane = my_lane();
   Burst& b = lane->burst;
   if (b.queue == q->id && b.session == session && b.count >= kEach && b.count % kThen) {
     ++b.count;
-    return;
+    return false;
   }
   uint64_t now = now_ns();
   if (b.queue != q->id || b.session != session || now - b.end > kPause) end_burst(lane, session);
@@ -116,13 +119,13 @@ void record_launch(uint64_t session, const Queue* q) {
   b.session = session;
   b.queue = q->id;
   b.end = now;
-  ++b.count;
+  return ++b.count <= kEach;
 }
 
-void record_launched(uint64_t, uint64_t submit) {
-  Burst& b = t_mine.lane->burst;
+void record_launched(uint64_t submit) {
+  Burst& b = t_lane->burst;
   if (b.count == 1) b.submit = submit;
-  if (b.count <= kEach) b.end = now_ns();
+  b.end = now_ns();
 }
 
 void record_memory(uint64_t session, DeviceTrack& at, const char* device, uint64_t bytes, uint64_t count) {
@@ -155,7 +158,7 @@ void lanes_flush() {
 
 void lanes_after_fork() {
   g_lanes = new std::vector<Lane*>;
-  t_mine.lane = nullptr;
+  t_mine.lane = t_lane = nullptr;
 }
 
 }  // namespace hcq

@@ -142,7 +142,7 @@ PyObject* write_packet(const Launch& launch, PyObject* stream, bool wait, bool h
   if (wait && !timing) return PyErr_NoMemory();
   // Before any lock: looking for the line may run finalizers.
   uint64_t line = recorded || __builtin_expect(launch.watched != nullptr, 0) ? line_bits() : 0;
-  if (recorded) record_launch(session, q);
+  bool more = recorded && record_launch(session, q);
   uint32_t units = 1 + (timing ? 1 : 0) + (launch.arguments_size + kUnit - 1) / kUnit;
   if (!reserve(q, units, units, t)) {
     delete timing;
@@ -166,7 +166,7 @@ PyObject* write_packet(const Launch& launch, PyObject* stream, bool wait, bool h
   uint64_t position = q->write_position, record = q->records;
   q->produce.unlock();
   t->lock.unlock();
-  if (recorded) record_launched(session, record);
+  if (recorded && more) record_launched(record);
   if (__builtin_expect(launch.watched != nullptr, 0)) {
     doorbell(q);
     if (!tell_launched(launch, t, value)) {

@@ -48,6 +48,16 @@ PyObject* call_prepared(PyObject* object, PyObject* const* args, size_t nargsf, 
   return result;
 }
 
+PyObject* prepared_repr(PyObject* object) {
+  auto* self = reinterpret_cast<PreparedObject*>(object);
+  const Launch& launch = self->launch;
+  if (launch.program->generation != g_generation)
+    return PyUnicode_FromString("<PreparedLaunch inherited through fork>");
+  return PyUnicode_FromFormat("<PreparedLaunch of %s on %s, groups (%u, %u, %u) of (%u, %u, %u)>",
+                              launch.program->name.c_str(), launch.device->device->name.c_str(), launch.groups[0],
+                              launch.groups[1], launch.groups[2], launch.items[0], launch.items[1], launch.items[2]);
+}
+
 void prepared_dealloc(PyObject* object) {
   auto* self = reinterpret_cast<PreparedObject*>(object);
   PyObject_GC_UnTrack(object);
@@ -76,6 +86,7 @@ PyType_Slot prepared_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(prepared_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(prepared_traverse)},
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_repr, reinterpret_cast<void*>(prepared_repr)},
     {Py_tp_members, prepared_members},
     {Py_tp_doc,
      const_cast<char*>("A launch with everything bound: call it with wait= and stream=. Owns what it was given.")},

@@ -277,6 +277,18 @@ PyObject* get_done(PyObject* object, void*) {
   Py_RETURN_TRUE;
 }
 
+PyObject* replay_repr(PyObject* object) {
+  ReplayObject* self = cast(object);
+  if (self->generation != g_generation) return PyUnicode_FromString("<Replay inherited through fork>");
+  std::string where;
+  bool over = true;
+  for (Py_ssize_t i = 0; i < Py_SIZE(object); ++i) {
+    over &= finished(self->passed[i]);
+    if (self->passed[i].timeline) where += (where.empty() ? "" : ", ") + self->passed[i].queue->device->name;
+  }
+  return PyUnicode_FromFormat("<Replay on %s, %s>", where.c_str(), over ? "over" : "under way");
+}
+
 void replay_dealloc(PyObject* object) {
   ReplayObject* self = cast(object);
   PyObject_GC_UnTrack(object);
@@ -309,6 +321,7 @@ PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(ReplayObjec
 PyType_Slot slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(replay_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(replay_traverse)},
+    {Py_tp_repr, reinterpret_cast<void*>(replay_repr)},
     {Py_tp_methods, methods},
     {Py_tp_getset, getset},
     {Py_tp_members, members},

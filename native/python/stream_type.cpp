@@ -158,6 +158,15 @@ PyObject* stream_position(PyObject* self, void*) {
                        static_cast<unsigned long long>(s->timeline->next.load(std::memory_order_acquire) - 1));
 }
 
+PyObject* stream_repr(PyObject* self) {
+  auto* s = reinterpret_cast<StreamObject*>(self);
+  if (s->device->generation != g_generation) return PyUnicode_FromString("<Stream inherited through fork>");
+  uint64_t given = s->timeline->next.load(std::memory_order_relaxed) - 1;
+  uint64_t over = s->timeline->signal->memory->value.load(std::memory_order_acquire);
+  return PyUnicode_FromFormat("<Stream of %s: %llu given, %llu over>", s->device->name.c_str(),
+                              static_cast<unsigned long long>(given), static_cast<unsigned long long>(over));
+}
+
 PyGetSetDef stream_getset[] = {
     {"device", stream_device, nullptr, "The device.", nullptr},
     {"position", stream_position, nullptr,
@@ -167,6 +176,7 @@ PyMemberDef stream_members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(Stre
                                 {nullptr, 0, 0, 0, nullptr}};
 PyType_Slot stream_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(stream_dealloc)},
+    {Py_tp_repr, reinterpret_cast<void*>(stream_repr)},
     {Py_tp_methods, stream_methods},
     {Py_tp_getset, stream_getset},
     {Py_tp_members, stream_members},

@@ -288,3 +288,7 @@ class Replay:
                 device.wait_for([(signal, value)])
             else:
                 signal.wait(value, timeout)
+
+    def __repr__(self) -> str:
+        where = ", ".join(device.dname for device, _, _ in self.pairs)
+        return f"<Replay on {where}, {'over' if self.done else 'under way'}>"

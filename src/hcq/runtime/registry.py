@@ -237,7 +237,7 @@ class Registry:
 
         head = name.partition(":")[0]
         known = [*self._devices, *ALIASES, "CPU"]
-        near = get_close_matches(head, known, n=1, cutoff=0.5)
+        near = get_close_matches(head, known, n=1, cutoff=0.7)  # below that, anything is near
         meant = f" Did you mean {near[0]!r}?" if near else ""
         return UnknownDevice(f"unknown device {name!r}: {why}.{meant} Known devices: {', '.join(sorted(known))}")
 

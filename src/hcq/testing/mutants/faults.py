@@ -8,7 +8,7 @@ from unittest.mock import patch
 import hcq
 from hcq.drivers.null.device import NullDevice
 from hcq.errors import DeviceLost, SignalTimeout
-from hcq.queues import faults
+from hcq.queues import faults, report
 from hcq.queues.signal import HCQSignal
 from hcq.testing import injection
 from hcq.testing.breakages import breaks, changed, together
@@ -117,7 +117,17 @@ def awaiting_tasks_are_not_told() -> Context:
     "test_a_failed_copy_loses_the_device",
 )
 def the_cause_is_lost() -> Context:
-    return changed(faults, "lost", lambda lost: lambda device, cause, command=None: lost(device, "unknown"))
+    return changed(faults, "lost", lambda lost: lambda device, *what: lost(device, "unknown"))
+
+
+@breaks("fault.report", "test_a_time_out_says_what_every_queue_is_at")
+def a_time_out_says_nothing_of_the_queues() -> Context:
+    return patch.object(report, "explained", lambda message: message)
+
+
+@breaks("fault.report", "test_a_lost_device_says_what_its_queues_were_at")
+def a_lost_device_says_nothing_of_the_queues() -> Context:
+    return changed(faults, "lost", lambda lost: lambda device, cause, command=None, told="": lost(device, cause))
 
 
 @breaks("device.synchronize_raises", "test_synchronize_raises_what_failed", "test_the_first_cause_is_kept")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hcq
-from hcq.errors import CompileError, DeviceLost, HCQError
+from hcq.errors import CompileError, DeviceLost, HCQError, SignalTimeout
 from hcq.testing import inject
 from hcq.testing.marks import needs, promise
 from hcq.testing.suite.tools import BYTE, I32, address, empty, filled, noise, read
@@ -269,6 +269,38 @@ def test_the_first_cause_is_kept(fresh, fresh_kernels):
             assert isinstance(lost.value.cause, Wrecked)
     with pytest.raises(DeviceLost, match="the first cause"):
         fresh.hw_compute_queue_t().signal(fresh.signal_t(), 1).submit(fresh)
+
+
+@promise("fault.report", "signal.timeout")
+@needs("queues", "compiles")
+def test_a_time_out_says_what_every_queue_is_at(fresh, fresh_kernels):
+    fresh_kernels.nothing()
+    fresh.synchronize()
+    gate = fresh.signal_t()
+    fresh.hw_compute_queue_t().wait(gate, 1).submit(fresh)
+    fresh_kernels.nothing()
+    with pytest.raises(SignalTimeout) as late:
+        gate.wait(1, timeout=20)
+    gate.value = 1
+    fresh.synchronize()
+    first, *queues = str(late.value).splitlines()
+    text = "\n".join(queues)
+    assert "value 1" in first and fresh.dname in text
+    assert "finished last" in text and "stands at" in text and "next: " in text
+    assert text.count("nothing") >= 3  # it finished, it is next, and nothing that is queued sets the signal
+
+
+@promise("fault.report", "fault.first_cause")
+@needs("inject", "queues", "compiles")
+def test_a_lost_device_says_what_its_queues_were_at(fresh, fresh_kernels):
+    fresh_kernels.nothing()
+    fresh.synchronize()
+    with inject(fresh, "exec", error=Wrecked("the first cause")):
+        fresh_kernels.nothing()
+        with pytest.raises(DeviceLost) as lost:
+            fresh.synchronize()
+    assert "finished last: nothing" in lost.value.report and lost.value.report in str(lost.value)
+    assert "the first cause" in str(lost.value).splitlines()[0]
 
 
 @promise("fault.frees", "fault.finalizers")
