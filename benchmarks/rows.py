@@ -569,7 +569,9 @@ ROWS: tuple[Row, ...] = (
         "first open of the CPU device",
         "ms",
         (
-            *peer_entries("open_first", "hcq", "tg09", "tg14", "pocl"),
+            Entry("hcq", "open_first", "CLANG"),
+            Entry("hcq", "open_first", "LLVM", {"device": "LLVM"}),
+            *peer_entries("open_first", "tg09", "tg14", "pocl"),
             Entry("raw", "open_first", "2 MiB touched, a thread"),
         ),
         Budget("20 ms", 0.02),

@@ -382,8 +382,8 @@ def import_module(n: int) -> Answer:
 
 
 @bench
-def open_first(n: int) -> Answer:
-    return fresh_median(n, "import hcq", "hcq.Device['CLANG']")
+def open_first(n: int, device: str = "CLANG") -> Answer:
+    return fresh_median(n, "import hcq", f"hcq.Device[{device!r}]")
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------

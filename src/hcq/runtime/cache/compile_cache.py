@@ -212,14 +212,26 @@ def tool_version(path: str, ask: Callable[[], str]) -> str:
     Asking a compiler for its version takes longer than a lookup may; its file's size and times change with it. Raises
     what `ask` raises, and OSError where there is no such file.
     """
-    found = os.stat(path)  # of what a link leads to
-    name = f"version of {path} {found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+    name = _version_name(path)
     cache = current()
     version = cache.recall(name)
     if version is None:
         version = ask()
         cache.remember(name, version)
     return version
+
+
+def look_up_version(path: str) -> None:
+    """Read what `tool_version` will say, where that is kept, so that a first lookup need not. Asks no tool."""
+    try:
+        current().recall(_version_name(path))
+    except OSError:
+        pass  # the lookup will say so
+
+
+def _version_name(path: str) -> str:
+    found = os.stat(path)  # of what a link leads to
+    return f"version of {path} {found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
 def _key(lookup: Lookup) -> Key:
