@@ -1,29 +1,33 @@
 """Loading tensors as another floating type than the file has.
 
 What has to be converted is read and converted in pieces, so that there is never more of it than a few MiB beside the
-result. What does not live here: the arithmetic of blocks (dequantize).
+result: by kernels on the device, where it runs portable kernels, else on the host. What does not live here: the
+arithmetic of blocks (block_kernels, dequantize).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq import dtypes
 from hcq.dtypes import DType
+from hcq.formats import reading
 from hcq.formats.blocks import BY_NAME
-from hcq.formats.dequantize import KNOWN, blocks_to_floats
 from hcq.formats.entry import Entry
 from hcq.formats.npy import HostEntry
+from hcq.runtime.buffer import Buffer
+from hcq.runtime.registry import Device
 
 if TYPE_CHECKING:
     import numpy
 
-    from hcq.runtime.buffer import Buffer
-
 WANTED = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
+KNOWN = frozenset({"Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"})
+"""The types of blocks that can become floating numbers."""
 _PIECE = 2 << 20  # elements that are converted at once
+_IN_KERNELS = frozenset({dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64})  # that kernels compute with
 
 
 def target(dtype: Any) -> DType:
@@ -51,44 +55,77 @@ def converted(entries: Sequence[Entry], wanted: DType) -> list[Entry]:
 
 def convert(entry: Entry, buf: Buffer) -> None:
     """Read a tensor, piece by piece, into an allocated buffer of another floating type. Blocks."""
-    kind = BY_NAME[entry.type] if entry.is_raw else None
-    size, nbytes = (kind.size, kind.nbytes) if kind is not None else (1, entry.dtype.itemsize)
+    if isinstance(entry, HostEntry):
+        data = memoryview(bytearray(entry.nbytes))
+        entry.read_into(data)
+        _put(buf, 0, _values(entry, data))
+    elif Device[buf.device].kernel_language is not None and (entry.is_raw or entry.dtype in _IN_KERNELS):
+        _on_device(entry, buf)
+    else:
+        _on_host(entry, buf)
+
+
+def _pieces(entry: Entry) -> Iterator[tuple[int, Entry]]:
+    """The number of the first element of each piece, and the piece."""
+    size, nbytes = (1, entry.dtype.itemsize) if not entry.is_raw else BY_NAME[entry.type][2:4]
     count = math.prod(entry.shape)
-    step = _PIECE if not isinstance(entry, HostEntry) else count
-    scratch = bytearray(min(step, count) // size * nbytes)
-    target_type = dtypes.to_numpy(buf.dtype)
-    memory = _memory(buf, target_type)
-    for at in range(0, count, step):
-        elements = min(step, count - at)
-        data = memoryview(scratch)[: elements // size * nbytes]
-        if isinstance(entry, HostEntry):
-            entry.read_into(data)
-        else:
-            entry.source.read_into([data], entry.offset + at // size * nbytes)
-        values = _values(entry, data, nbytes)
-        if memory is not None:
-            memory[at : at + elements] = values
-        else:
-            part = buf.view(elements, buf.dtype, at * target_type.itemsize).ensure_allocated()
-            part.copyin(_bytes(values.astype(target_type)))
+    for at in range(0, count, _PIECE):
+        elements = min(_PIECE, count - at)
+        place = entry.offset + at // size * nbytes
+        length = elements // size * nbytes
+        raw = (length,) if entry.is_raw else None
+        yield at, Entry(entry.name, entry.type, entry.dtype, (elements,), entry.source, place, length, raw)
 
 
-def _values(entry: Entry, data: memoryview, block_bytes: int) -> numpy.ndarray[Any, Any]:
+def _on_device(entry: Entry, buf: Buffer) -> None:
+    from hcq import ops
+    from hcq.formats import block_kernels
+
+    scratch: Buffer | None = None
+    for at, piece in _pieces(entry):
+        if scratch is None:  # the first piece is the longest
+            scratch = Buffer(buf.device, piece.nbytes, dtypes.uint8, preallocate=True)
+        data = scratch.view(piece.nbytes // piece.dtype.itemsize, piece.dtype, 0)
+        reading.fill([(piece, data.ensure_allocated())], 1, _nobody)
+        part = buf.view(piece.shape[0], buf.dtype, at * dtypes.itemsize(buf.dtype))
+        if piece.is_raw:
+            block_kernels.dequantize(piece.type, part.ensure_allocated(), data)
+        else:
+            ops.cast(data, buf.dtype, out=part.ensure_allocated())
+
+
+def _on_host(entry: Entry, buf: Buffer) -> None:
+    scratch: bytearray | None = None
+    for at, piece in _pieces(entry):
+        if scratch is None:
+            scratch = bytearray(piece.nbytes)
+        data = memoryview(scratch)[: piece.nbytes]
+        piece.source.read_into([data], piece.offset)
+        _put(buf, at, _values(piece, data))
+
+
+def _values(entry: Entry, data: memoryview) -> numpy.ndarray[Any, Any]:
     import numpy
 
-    if entry.is_raw:
-        return blocks_to_floats(entry.type, data, block_bytes)
-    return numpy.frombuffer(data, dtypes.to_numpy(entry.dtype))
+    if not entry.is_raw:
+        return numpy.frombuffer(data, dtypes.to_numpy(entry.dtype))
+    from hcq.formats.dequantize import blocks_to_floats
+
+    return blocks_to_floats(entry.type, data, BY_NAME[entry.type].nbytes)
 
 
-def _memory(buf: Buffer, dtype: numpy.dtype[Any]) -> numpy.ndarray[Any, Any] | None:
+def _put(buf: Buffer, at: int, values: numpy.ndarray[Any, Any]) -> None:
+    """Write numbers, in the buffer's type, from its element `at` on."""
     import numpy
 
+    wanted = dtypes.to_numpy(buf.dtype)
     exporter = buf._export()
-    return None if exporter is None else numpy.frombuffer(memoryview(exporter), dtype)
+    if exporter is None:
+        part = buf.view(len(values), buf.dtype, at * wanted.itemsize).ensure_allocated()
+        part.copyin(values.astype(wanted).view(numpy.uint8))
+    else:
+        numpy.frombuffer(memoryview(exporter), wanted)[at : at + len(values)] = values
 
 
-def _bytes(values: Any) -> memoryview:
-    import numpy
-
-    return memoryview(values.view(numpy.uint8))
+def _nobody(nbytes: int) -> None:
+    """Takes the place of a progress bar."""

@@ -1,4 +1,4 @@
-"""Blocks of quantised numbers, and floating numbers of other types, as float32: the arithmetic, by NumPy.
+"""Blocks of quantised numbers as float32, by NumPy: for devices that run no portable kernels.
 
 Follows ggml's block structures (ggml-common.h) and reference dequantisation, operation by operation, in float32. What
 does not live here: which tensors, and where their bytes come from (convert).
@@ -94,12 +94,10 @@ _BLOCKS: dict[str, Callable[[Bytes], Floats]] = {
     "Q5_K": _q5_k,
     "Q6_K": _q6_k,
 }
-KNOWN = frozenset(_BLOCKS)
-"""The types of blocks that can become floating numbers."""
 
 
 def blocks_to_floats(kind: str, data: Any, block_bytes: int) -> Floats:
-    """The elements of whole blocks of a type of KNOWN, whose bytes are `data`, as float32 in one dimension.
+    """The elements of whole blocks of one of those types, whose bytes are `data`, as float32 in one dimension.
 
     Scales that are not finite give elements that are not.
     """

@@ -100,11 +100,9 @@ def check_places(source: Source, entries: Sequence[Entry], begin: int, end: int,
     reached, before = begin, None
     for entry in sorted(entries, key=attrgetter("offset", "nbytes")):
         if entry.offset < begin or entry.end > end:
-            reason = (
-                f"tensor {entry.name!r} occupies bytes {entry.offset} to {entry.end}, outside of the data, which is"
-            )
+            reason = f"tensor {entry.name!r} has bytes {entry.offset} to {entry.end}, and the data are {begin} to {end}"
             cut = " (a truncated file?)" if entry.end > end else ""
-            raise FormatError(source.path, entry.offset, f"{reason} {begin} to {end}{cut}")
+            raise FormatError(source.path, entry.offset, reason + cut)
         if entry.offset < reached and entry.nbytes:
             other = before.name if before is not None else "the header"
             raise FormatError(source.path, entry.offset, f"tensors {other!r} and {entry.name!r} overlap")
