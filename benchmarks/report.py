@@ -29,8 +29,8 @@ Result = dict[str, Any]
 
 
 def figure(row: Row, value: float, with_unit: bool = True) -> str:
-    if row.unit == "GB/s":
-        number, unit = row.size / value / 1e9, "GB/s"
+    if row.unit in ("GB/s", "GFLOP/s"):
+        number, unit = row.size / value / 1e9, row.unit
     else:
         scale, unit = SCALES[row.unit]
         number = value * scale

@@ -5,51 +5,10 @@ How each is measured is in workers/; how rounds interleave is in run.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
-KIB, MIB = 1 << 10, 1 << 20
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One column of a row: what one peer is asked. `bench` is the name in its worker."""
-
-    peer: str
-    bench: str
-    label: str = ""
-    parameters: dict[str, Any] = field(default_factory=dict)
-    limit: int = 0  # at most this many a round, where it is slower than the row's own count is meant for
-    once: bool = False  # too slow for more than one round
-
-
-@dataclass(frozen=True)
-class Budget:
-    """`most` in seconds (or plain). With `of`, the most is `most` times what that entry took in the same round."""
-
-    text: str
-    most: float
-    of: str = ""
-
-
-@dataclass(frozen=True)
-class Row:
-    """The first entry is what the budget is about; values are seconds, lower is better, unless `unit` is plain."""
-
-    id: str
-    group: str
-    title: str
-    unit: str  # ns, us, ms: of one operation; GB/s: `size` bytes over the time; %, x, MiB, plain: the value as it is
-    entries: tuple[Entry, ...]
-    budget: Budget | None = None
-    count: int = 0  # operations a round; 0: as many as fit a round's time
-    quick_count: int = 0  # with --quick, where it differs
-    most: int = 1_000_000
-    size: int = 0
-    busy_core: bool = False  # another process keeps one core busy meanwhile
-    rounds: int = 0  # 0: as many as the run has
-    heavy: bool = False  # left out by --quick
-    note: str = ""
+from benchmarks import operations
+from benchmarks.row import KIB, MIB, STATED, Budget, Entry, Row
 
 
 def peer_entries(bench: str, *peers: str, **parameters: Any) -> tuple[Entry, ...]:
@@ -60,7 +19,6 @@ def us(text: float) -> float:
     return text * 1e-6
 
 
-STATED = Budget("stated", float("inf"))
 CALL = Entry("raw", "call", "C call through a pointer")
 VECTORCALL = Entry("raw", "vectorcall", "built-in with 3 arguments")
 NUMPY_CALL = Entry("numpy", "launch", "np.add, one element")
@@ -686,6 +644,7 @@ ROWS: tuple[Row, ...] = (
         rounds=3,
         heavy=True,
     ),
+    *operations.ROWS,
     *client("CLANG"),
     *client("LLVM"),
     Row(

@@ -11,6 +11,7 @@ from typing import Any
 import files
 import kernels
 import numpy as np
+import operations
 from serve import VERSIONS, Answer, bench, fresh_median, mappings, serve
 
 VERSIONS["NumPy"] = np.__version__
@@ -111,6 +112,17 @@ def reduce(n: int) -> float:
     start = perf_counter()
     for _ in repeat(None, n):
         np.add.reduce(x, axis=1, out=sums)
+    return (perf_counter() - start) / n
+
+
+@bench
+def operation(n: int, name: str) -> float:
+    """One of NumPy's operations; memory for its result as NumPy likes."""
+    run = operations.in_numpy(name)
+    run()
+    start = perf_counter()
+    for _ in repeat(None, n):
+        run()
     return (perf_counter() - start) / n
 
 

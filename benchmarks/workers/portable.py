@@ -1,4 +1,4 @@
-"""Portable kernels, in hcq's worker: launching, and compiling from Python's text to a first launch."""
+"""Portable kernels, in hcq's worker: launching, compiling from Python's text to a first launch, and hcq.ops."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import repeat
 from time import perf_counter
 from typing import Any
 
+import operations
 from serve import Answer, bench, expect
 
 import hcq
@@ -80,3 +81,27 @@ def kernel_cached(n: int, device: str) -> float:
     took = (perf_counter() - start) / n
     hcq.Device[device].synchronize()
     return took
+
+
+@bench
+def operation(n: int, name: str) -> float:
+    """One of hcq.ops on LLVM, into a buffer that is there; its result is checked against NumPy's."""
+    run = checked(name)
+    dev = hcq.Device["LLVM"]
+    dev.synchronize()
+    start = perf_counter()
+    for _ in repeat(None, n):
+        run()
+    dev.synchronize()
+    return (perf_counter() - start) / n
+
+
+@lru_cache(maxsize=1)
+def checked(name: str) -> Any:
+    import numpy
+
+    run = operations.in_hcq(name)
+    got, wanted = run().numpy(), operations.in_numpy(name)()
+    if not numpy.allclose(got, wanted, rtol=2e-3, atol=2e-3):
+        raise AssertionError(f"{name}: results differ from NumPy's")
+    return run

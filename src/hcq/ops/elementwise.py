@@ -71,7 +71,7 @@ def _launch(
     given = [each if number is None else placed[0] for each, number in zip(operands, numbers, strict=True)]
     groups = (-(-plan.inner // GROUP), math.prod(outer), 1)
     kernel[groups, (GROUP, 1, 1)](
-        out, *given, *values, plan.inner, outer[1], outer[2], *sum(strides, ()), *kinds, stream=stream
+        out, *given, *values, plan.inner, outer[1], outer[2], *sum(strides, ()), *kinds, len(plan.outer), stream=stream
     )
 
 
@@ -87,6 +87,18 @@ def _kernel(function: Callable[..., Any], count: int, computed: Scalar) -> Any:
     """The kernel of a map. Of each operand `kind` says: 0 stays along a run, 1 moves, 2 is the number `v`."""
     T = computed
 
+    def place(rank, row, d1, d2, s0, s1, s2):
+        """Where an operand's run begins: row counts runs in `rank` outer sizes, of which d1 and d2 are the last."""
+        if rank == 0:
+            at = 0
+        elif rank == 1:
+            at = row * s2
+        elif rank == 2:
+            at = row // d2 * s1 + row % d2 * s2
+        else:
+            at = row // d2 // d1 * s0 + row // d2 % d1 * s1 + row % d2 * s2
+        return at
+
     def operand(x, v, kind, at, i):
         if kind == 2:
             y = v
@@ -101,12 +113,11 @@ def _kernel(function: Callable[..., Any], count: int, computed: Scalar) -> Any:
         @hcq.kernel
         def map_1(
             out: hcq.ptr, x: hcq.ptr, xv: T, n: hcq.i32, d1: hcq.i32, d2: hcq.i32,
-            x0: hcq.i32, x1: hcq.i32, x2: hcq.i32, xk: hcq.constexpr,
+            x0: hcq.i32, x1: hcq.i32, x2: hcq.i32, xk: hcq.constexpr, rank: hcq.constexpr,
         ):  # fmt: skip
             i, row = hcq.global_id(0), hcq.group_id(1)
-            c, b, a = row % d2, row // d2 % d1, row // d2 // d1
             if i < n:
-                u = operand(x, xv, xk, a * x0 + b * x1 + c * x2, i)
+                u = operand(x, xv, xk, place(rank, row, d1, d2, x0, x1, x2), i)
                 out[row * n + i] = out.dtype(function(u))
 
         return map_1
@@ -117,13 +128,12 @@ def _kernel(function: Callable[..., Any], count: int, computed: Scalar) -> Any:
         def map_2(
             out: hcq.ptr, x: hcq.ptr, y: hcq.ptr, xv: T, yv: T, n: hcq.i32, d1: hcq.i32, d2: hcq.i32,
             x0: hcq.i32, x1: hcq.i32, x2: hcq.i32, y0: hcq.i32, y1: hcq.i32, y2: hcq.i32,
-            xk: hcq.constexpr, yk: hcq.constexpr,
+            xk: hcq.constexpr, yk: hcq.constexpr, rank: hcq.constexpr,
         ):  # fmt: skip
             i, row = hcq.global_id(0), hcq.group_id(1)
-            c, b, a = row % d2, row // d2 % d1, row // d2 // d1
             if i < n:
-                u = operand(x, xv, xk, a * x0 + b * x1 + c * x2, i)
-                v = operand(y, yv, yk, a * y0 + b * y1 + c * y2, i)
+                u = operand(x, xv, xk, place(rank, row, d1, d2, x0, x1, x2), i)
+                v = operand(y, yv, yk, place(rank, row, d1, d2, y0, y1, y2), i)
                 out[row * n + i] = out.dtype(function(u, v))
 
         return map_2
@@ -133,13 +143,13 @@ def _kernel(function: Callable[..., Any], count: int, computed: Scalar) -> Any:
         out: hcq.ptr, x: hcq.ptr, y: hcq.ptr, z: hcq.ptr, xv: T, yv: T, zv: T, n: hcq.i32, d1: hcq.i32, d2: hcq.i32,
         x0: hcq.i32, x1: hcq.i32, x2: hcq.i32, y0: hcq.i32, y1: hcq.i32, y2: hcq.i32,
         z0: hcq.i32, z1: hcq.i32, z2: hcq.i32, xk: hcq.constexpr, yk: hcq.constexpr, zk: hcq.constexpr,
+        rank: hcq.constexpr,
     ):  # fmt: skip
         i, row = hcq.global_id(0), hcq.group_id(1)
-        c, b, a = row % d2, row // d2 % d1, row // d2 // d1
         if i < n:
-            u = operand(x, xv, xk, a * x0 + b * x1 + c * x2, i)
-            v = operand(y, yv, yk, a * y0 + b * y1 + c * y2, i)
-            w = operand(z, zv, zk, a * z0 + b * z1 + c * z2, i)
+            u = operand(x, xv, xk, place(rank, row, d1, d2, x0, x1, x2), i)
+            v = operand(y, yv, yk, place(rank, row, d1, d2, y0, y1, y2), i)
+            w = operand(z, zv, zk, place(rank, row, d1, d2, z0, z1, z2), i)
             out[row * n + i] = out.dtype(function(u, v, w))
 
     return map_3
