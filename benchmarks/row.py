@@ -39,7 +39,7 @@ class Row:
     id: str
     group: str
     title: str
-    # ns, us, ms: of one operation; GB/s: `size` bytes over the time, GFLOP/s: as many operations; %, x, MiB, plain: as is
+    # ns, us, ms: of one operation; GB/s, GFLOP/s: `size` bytes or operations over the time; %, x, MiB, plain: as is
     unit: str
     entries: tuple[Entry, ...]
     budget: Budget | None = None
