@@ -260,15 +260,19 @@ class Writer:
     def on_if(self, op: Op) -> bool:
         merge, condition = self.e.new_label("endif"), self.names[op.operands[0]]
         edges: list[Edge] = []
-        then, other = self.e.new_label("then"), self.e.new_label("else")
-        otherwise = op.blocks[1].ops
-        if len(otherwise) == 1 and otherwise[0].code == "yield":  # nothing there
-            edges.append((self.e.label, self.named(otherwise[0].operands)))
-            other = merge
-        self.e.do(f"br i1 {condition}, label %{then}, label %{other}")
         self.merges.append((merge, edges))
-        for label, block in ((then, op.blocks[0]), (other, op.blocks[1])):
-            if label != merge:
+        targets = [self.at_once(block) for block in op.blocks]
+        if targets[0] == targets[1]:  # one block can't come in twice
+            targets[0] = None
+        labels = []
+        for target, hint in zip(targets, ("then", "else"), strict=True):
+            labels.append(target[0] if target is not None else self.e.new_label(hint))
+        self.e.do(f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}")
+        before = self.e.label
+        for target, label, block in zip(targets, labels, op.blocks, strict=True):
+            if target is not None:
+                target[1].append((before, self.named(block.ops[-1].operands)))
+            else:
                 self.e.begin(label)
                 self.block(block)
         self.merges.pop()
@@ -277,6 +281,16 @@ class Writer:
         self.e.begin(merge)
         self.join(op.results, edges)
         return False
+
+    def at_once(self, block: Block) -> tuple[str, list[Edge]] | None:
+        """Where a block goes that does nothing else: it needs no basic block of its own, which analyses count."""
+        *before, last = block.ops
+        if last.code == "return" or any(op.code != "const" and not indices.is_dead(op, self.needs) for op in before):
+            return None
+        for op in before:
+            if op.code == "const":
+                self.on_const(op)
+        return self.target_of(last)
 
     def on_loop(self, op: Op) -> bool:
         (block,) = op.blocks
@@ -354,8 +368,12 @@ class Writer:
     def again(self, loop: _Loop) -> None:
         """Writes where `continue` goes, one block with one way back to the head, and completes the head's phis."""
         nexts: list[str] = [""] * len(loop.phis)
-        if loop.continues:
+        if len(loop.continues) == 1 and self.e.lines[-1] == f"  br label %{loop.latch}":
+            self.e.lines.pop()
+            loop.latch = self.e.label
+        elif loop.continues:
             self.e.begin(loop.latch)
+        if loop.continues:
             position = 0
             for at, (_, _, step) in enumerate(loop.phis):
                 if isinstance(step, str):
@@ -379,19 +397,20 @@ class Writer:
         return False
 
     def on_yield(self, op: Op) -> bool:
-        label, edges = self.merges[-1]
-        return self.jump(label, edges, op)
-
-    def on_continue(self, op: Op) -> bool:
-        return self.jump(self.loops[-1].latch, self.loops[-1].continues, op)
-
-    def on_break(self, op: Op) -> bool:
-        return self.jump(self.loops[-1].exit, self.loops[-1].breaks, op)
-
-    def jump(self, label: str, edges: list[Edge], op: Op) -> bool:
+        label, edges = self.target_of(op)
         edges.append((self.e.label, self.named(op.operands)))
         self.e.do(f"br label %{label}")
         return True
+
+    on_continue = on_yield
+    on_break = on_yield
+
+    def target_of(self, op: Op) -> tuple[str, list[Edge]]:
+        """Where a terminator goes, and the edges that come there."""
+        if op.code == "yield":
+            return self.merges[-1]
+        loop = self.loops[-1]
+        return (loop.latch, loop.continues) if op.code == "continue" else (loop.exit, loop.breaks)
 
     def on_return(self, op: Op) -> bool:
         self.e.do("ret void")
