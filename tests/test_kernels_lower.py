@@ -493,3 +493,59 @@ def test_names_that_languages_take_themselves(dev):
         assert out[0] == 42
     names = ["double", "kernel_double", "a_b", "größe", "kernel_gr_f6__df_e", "_a", "kernel__a"]
     assert len({lower.entry_name(each) for each in names}) == len(names)
+
+
+@pytest.mark.parametrize("how", ir.SHUFFLES)
+@pytest.mark.parametrize("count", [8, 32, 80])
+def test_shuffles_exchange_values_in_a_sub_group(dev, how, count):
+    m = maker(f"shuffle_{how}", y=pointer(i32))
+    i = items(m)
+    kinds = [m.b.op("subgroup", (), (i32,), kind=kind).result for kind in ir.SUBGROUP_KINDS]
+    first = m.b.op("shuffle", (m.b.load(m["x"], i), m.const(3)), (i32,), how=how).result
+    again = m.b.op("shuffle", (m.b.binary("add", first, i), m.const(1)), (i32,), how=how).result
+    m.b.store(m["out"], i, again)
+    for place, value in enumerate(kinds):
+        m.b.store(m["y"], m.b.binary("add", i, m.const(place * count)), value)
+    x, out, y = numbers(count), np.zeros(count, np.int32), np.zeros(3 * count, np.int32)
+    run(dev, m.end(), [out, x, y], groups=1, items=count)
+    (size,) = set(y[:count].tolist())
+    assert y[count : 2 * count].tolist() == [at % size for at in range(count)]
+    assert y[2 * count :].tolist() == [at // size for at in range(count)]
+
+    def moved(values, by):
+        lane = {"index": lambda own: by, "xor": lambda own: own ^ by, "up": lambda own: own - by}
+        found = []
+        for at in range(count):
+            there = lane.get(how, lambda own: own + by)(at % size)
+            place = at - at % size + there
+            found.append(values[place] if 0 <= there < size and place < count else None)
+        return found
+
+    first = moved(x.tolist(), 3)
+    wanted = moved([None if each is None else each + at for at, each in enumerate(first)], 1)
+    assert size > 1 and any(each is not None for each in wanted)
+    assert all(each in (None, got) for each, got in zip(wanted, out.tolist(), strict=True))
+
+
+def shuffle_apart(barrier):
+    """A shuffle that the first sub-group comes to alone; then, perhaps, a barrier."""
+    m = maker("apart")
+    i = items(m)
+    x = m.b.load(m["x"], i)
+    first = m.b.binary("lt", i, m.const(32))
+
+    def exchanged():
+        return (m.b.op("shuffle", (x, m.const(1)), (i32,), how="xor").result,)
+
+    (given,) = m.when(first, exchanged, lambda: (m.b.unary("neg", x),), (i32,))
+    if barrier:
+        m.b.op("barrier")
+    m.b.store(m["out"], i, given)
+    return m
+
+
+def test_a_sub_group_may_come_to_a_shuffle_alone_where_no_barrier_follows(dev):
+    got, x = on_numbers(dev, shuffle_apart(False), local=64)
+    assert got == [x[at ^ 1] if at < 32 else -x[at] for at in range(64)]
+    with pytest.raises(hcq.errors.CompileError, match="where a barrier follows"):
+        lower.source(shuffle_apart(True).end(), dev.kernel_language)

@@ -31,11 +31,11 @@ def source(function: Function, language: str, target: str | None = None) -> str:
 
         return print_function(function)
     if language == "llvm":
-        from hcq.kernels.lower import llvm
+        from hcq.kernels.lower import llvm, subgroups
 
-        return llvm.write(function)
+        return llvm.write(subgroups.expand(function, apart=True))
     if language in LANGUAGES:
-        from hcq.kernels.lower import c, dialects
+        from hcq.kernels.lower import c, dialects, subgroups
 
-        return c.write(function, dialects.DIALECTS[language])
+        return c.write(subgroups.expand(function, apart=True), dialects.DIALECTS[language])
     raise CompileError(f"kernels are not written in {language!r}; expected one of {', '.join(LANGUAGES)}")
