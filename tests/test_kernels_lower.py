@@ -5,98 +5,86 @@ import math
 
 import numpy as np
 import pytest
+from kernel_makers import Maker, all_conversions, all_operations, block_sums, items, maker, operations
 
 import hcq
 from hcq.kernels import arithmetic, ir, lower, types
 from hcq.kernels.types import bool_, f32, i32, pointer, scalar
-from hcq.kernels.verify import verify
 
 SCALARS = types.SCALARS
 NUMBERS = [each for each in SCALARS if each is not bool_]
-LANGUAGES = {"CLANG": "c", "LLVM": "llvm"}
+
+
+class OnDevice:
+    """Runs kernels on a device of hcq."""
+
+    def __init__(self, name):
+        self.device = hcq.Device[name]
+        self.language = self.device.kernel_language
+
+    def launch(self, name, text, buffers, vals, groups, items):
+        """Launches on arrays, which are written in place; the same array is the same buffer."""
+        held = {id(each): hcq.array(each, self.device.dname) for each in buffers}
+        program = self.device.program(name, text)
+        program(*(held[id(each)] for each in buffers), vals=vals, global_size=(groups, 1, 1), local_size=(items, 1, 1))
+        for array in buffers:
+            array[...] = held[id(array)].numpy()
+
+
+class OnPoCL:
+    """Runs kernels in OpenCL C on a processor, through pyopencl."""
+
+    language = "opencl"
+
+    def __init__(self):
+        cl = self.cl = pytest.importorskip("pyopencl", reason="OpenCL C is tested through pyopencl and PoCL")
+        try:
+            found = [each for platform in cl.get_platforms() for each in platform.get_devices(cl.device_type.CPU)]
+        except cl.Error:
+            found = []
+        if not found:
+            pytest.skip("OpenCL C is tested through pyopencl and PoCL")
+        self.context = cl.Context(found[:1])
+        self.queue = cl.CommandQueue(self.context)
+
+    def launch(self, name, text, buffers, vals, groups, items):
+        cl = self.cl
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        held = {id(each): cl.Buffer(self.context, flags, hostbuf=each) for each in buffers}
+        kernel = getattr(cl.Program(self.context, text).build(["-cl-fp32-correctly-rounded-divide-sqrt"]), name)
+        kernel(self.queue, (groups * items,), (items,), *(held[id(each)] for each in buffers), *vals)
+        for array in buffers:
+            cl.enqueue_copy(self.queue, array, held[id(array)])
 
 
 @functools.cache
-def device(name):
+def runner(name):
+    if name == "OpenCL":
+        return OnPoCL()
     try:
-        return hcq.Device[name]
+        made = OnDevice(name)
     except hcq.errors.DeviceUnavailable as error:
         pytest.skip(f"{name}: {error}")
+    if made.device.compiler.identity() is None:
+        pytest.skip(f"{name}: no compiler here")
+    return made
 
 
-@pytest.fixture(params=sorted(LANGUAGES))
+@pytest.fixture(params=["CLANG", "LLVM", "OpenCL"])
 def dev(request):
-    found = device(request.param)
-    if found.compiler.identity() is None:
-        pytest.skip(f"{request.param}: no compiler here")
-    return found
-
-
-class Maker:
-    """A function under construction: `b` appends to the block that is open."""
-
-    def __init__(self, name, **parameters):
-        self.values = {key: ir.Value(type_, key) for key, type_ in parameters.items()}
-        self.function = ir.Function(name, list(self.values.values()))
-        self.b = ir.Builder(self.function.body)
-
-    def __getitem__(self, name):
-        return self.values[name]
-
-    def const(self, value, type_=i32):
-        return self.b.const(value, type_)
-
-    def inside(self, block, write):
-        """Runs `write` with the block open."""
-        outer, self.b = self.b, ir.Builder(block)
-        write()
-        self.b = outer
-        return block
-
-    def when(self, condition, then, other=None, results=()):
-        """An `if`; the branches are functions that return what they yield, or None if they left."""
-
-        def branch(write):
-            def run():
-                given = write() if write is not None else ()
-                if not (self.b.block.ops and self.b.block.ops[-1].code in ir.TERMINATORS):
-                    self.b.op("yield", given or ())
-
-            return self.inside(ir.Block(), run)
-
-        blocks = [branch(then), branch(other)]
-        return self.b.op("if", (condition,), results, blocks).results
-
-    def loop(self, initial, body, results=None, bounds=None, step=1):
-        """A `for` over bounds, or a `loop`; `body(index, values...)` returns the next values, or None if it left."""
-        index = [ir.Value(bounds[0].type, "i")] if bounds else []
-        arguments = [*index, *(ir.Value(each.type, "carried") for each in initial)]
-
-        def run():
-            given = body(*arguments)
-            if not (self.b.block.ops and self.b.block.ops[-1].code in ir.TERMINATORS):
-                self.b.op("continue", given or ())
-
-        block = self.inside(ir.Block(arguments), run)
-        wanted = [each.type for each in initial] if results is None else results
-        if bounds:
-            return self.b.op("for", (*bounds, *initial), wanted, [block], step=step).results
-        return self.b.op("loop", initial, wanted, [block]).results
-
-    def end(self):
-        self.b.op("return")
-        verify(self.function)
-        return self.function
+    return runner(request.param)
 
 
 def run(dev, function, buffers, vals=(), groups=1, items=1):
     """Launches a kernel on arrays, which are written in place."""
-    text = lower.source(function, LANGUAGES[dev.dname.split(":")[0]])
-    held = [hcq.array(each, dev.dname) for each in buffers]
-    program = dev.program(lower.entry_name(function.name), text)
-    program(*held, vals=vals, global_size=(groups, 1, 1), local_size=(items, 1, 1))
-    for array, each in zip(buffers, held, strict=True):
-        array[...] = each.numpy()
+    text = lower.source(function, dev.language)
+    given = []
+    for value, each in zip(function.scalars, vals, strict=True):
+        one = value.type.dtype.numpy.type(each)
+        if dev.language in ("c", "opencl") and value.type.name in ("f16", "bf16"):  # passed as their bits
+            one = one.view(np.uint16)
+        given.append(np.uint8(one) if dev.language == "opencl" and value.type is bool_ else one)
+    dev.launch(lower.entry_name(function.name), text, buffers, given, groups, items)
 
 
 def edges(type_):
@@ -131,21 +119,6 @@ def same(a, b, signed_zero=True):
     return a == b
 
 
-def operations(type_):
-    """The codes that take this type, with how many operands."""
-    kind = type_.kind
-    every = {**dict.fromkeys(ir.COMPARISONS, 2), "min": 2, "max": 2, "select": 3}
-    if kind != "b":
-        every |= {"add": 2, "sub": 2, "mul": 2, "neg": 1, "abs": 1}
-    if kind == "f":
-        every |= {"div": 2, "rem": 2, "copysign": 2, "fma": 3}
-        return every | dict.fromkeys(("sqrt", "floor", "ceil", "trunc", "round"), 1)
-    every |= {"and": 2, "or": 2, "xor": 2, "not": 1}
-    if kind != "b":
-        every |= {"floordiv": 2, "mod": 2, "shl": 2, "shr": 2, "popcount": 1, "clz": 1}
-    return every
-
-
 def thrice(type_, lanes):
     """Pairs of edge values, and a third beside each; as many as whole vectors hold."""
     values = edges(type_)
@@ -160,24 +133,10 @@ def thrice(type_, lanes):
 def test_every_operation_gives_what_its_definition_says(dev, name, lanes):
     type_ = scalar(name)
     a, b, c = thrice(type_, lanes)
-    count, codes = len(a) // lanes, operations(type_)
-    plain = [code for code in codes if code not in ir.COMPARISONS]
-    spaces = {"out": pointer(type_), "bits": pointer(bool_), **{key: pointer(type_) for key in "abc"}}
-    m = Maker(f"all_{name}", **spaces)
-    i = m.b.id("global_id", 0)
-    at = m.b.binary("mul", i, m.const(lanes))
-    x, y, z = (m.b.load(m[key], at, lanes) for key in "abc")
-    condition = m.b.binary("lt", x, y)
-    for code, operands in codes.items():
-        where = "bits" if code in ir.COMPARISONS else "out"
-        given = (condition, x, y) if code == "select" else (x, y, z)[:operands]
-        result = types.with_element(x.type, bool_) if where == "bits" else x.type
-        value = m.b.op(code, given, (result,)).result
-        number = (sorted(ir.COMPARISONS) if where == "bits" else plain).index(code)
-        m.b.store(m[where], m.b.binary("add", at, m.const(number * len(a))), value)
+    function, plain = all_operations(type_, lanes, len(a))
     out, bits = np.zeros(len(plain) * len(a), type_.dtype.numpy), np.zeros(6 * len(a), bool)
-    run(dev, m.end(), [out, bits, stored(a, type_), stored(b, type_), stored(c, type_)], groups=count)
-    for code, operands in codes.items():
+    run(dev, function, [out, bits, *(stored(each, type_) for each in (a, b, c))], groups=len(a) // lanes)
+    for code, operands in operations(type_).items():
         if code in ir.COMPARISONS:
             got = loaded(bits, bool_)[sorted(ir.COMPARISONS).index(code) * len(a) :]
         else:
@@ -194,29 +153,16 @@ def test_every_operation_gives_what_its_definition_says(dev, name, lanes):
 def test_every_conversion_gives_what_its_definition_says(dev, name, lanes):
     source = scalar(name)
     values = [*edges(source), *edges(source)[: -len(edges(source)) % lanes]]
-    casts = [each for each in SCALARS if each is not source]
-    casts += [f"bits_{each.name}" for each in NUMBERS if each.bits == source.bits and source is not bool_]
-    target = {f"to_{each}": each if isinstance(each, types.Scalar) else scalar(each[5:]) for each in casts}
-    m = Maker(f"from_{name}", **{key: pointer(each) for key, each in target.items()}, x=pointer(source))
-    at = m.b.binary("mul", m.b.id("global_id", 0), m.const(lanes))
-    x = m.b.load(m["x"], at, lanes)
-    for key, each in target.items():
-        code = "bitcast" if "bits" in key else "cast"
-        m.b.store(m[key], at, m.b.op(code, (x,), (types.with_element(x.type, each),)).result)
+    function, target = all_conversions(source, lanes)
     outs = [np.zeros(len(values), each.dtype.numpy) for each in target.values()]
-    run(dev, m.end(), [*outs, stored(values, source)], groups=len(values) // lanes)
+    run(dev, function, [*outs, stored(values, source)], groups=len(values) // lanes)
     for (key, each), out in zip(target.items(), outs, strict=True):
         code = "bitcast" if "bits" in key else "cast"
         define = arithmetic.evaluator(code, source, each)
         for value, got in zip(values, loaded(out, each), strict=True):
-            if code == "bitcast" and value != value and each.kind != "f":
+            if code == "bitcast" and value != value:
                 continue  # which NaN it is stays open
             assert same(got, define(value)), (key, value, got, define(value))
-
-
-def items(m):
-    """The item's number."""
-    return m.b.id("global_id", 0)
 
 
 def numbers(count=64, seed=1):
@@ -229,10 +175,6 @@ def on_numbers(dev, m, count=64, local=16, extra=()):
     out = np.full(count, -999, np.int32)
     run(dev, m.end(), [out, x], extra, count // local, local)
     return out.tolist(), x.tolist()
-
-
-def maker(name="f", **more):
-    return Maker(name, out=pointer(i32), x=pointer(i32), **more)
 
 
 @pytest.mark.parametrize("leave", ["break", "continue", "return"])
@@ -361,31 +303,6 @@ def test_loops_without_bounds_go_on_until_a_break(dev):
         assert value == top * 1000 + steps
 
 
-def block_sums(name="sums", count=64):
-    """Sums of a group's elements in local memory, by halving: one barrier a step."""
-    m = Maker(name, out=pointer(f32), x=pointer(f32))
-    tile = m.b.op("local", (), (pointer(f32, "local"),), name="tile", count=count).result
-    item, group = m.b.id("local_id", 0), m.b.id("group_id", 0)
-    m.b.store(tile, item, m.b.load(m["x"], m.b.id("global_id", 0)))
-    m.b.op("barrier")
-
-    def body(half):
-        m.when(m.b.binary("eq", half, m.const(0)), lambda: m.b.op("break"))
-
-        def add():
-            other = m.b.load(tile, m.b.binary("add", item, half))
-            m.b.store(tile, item, m.b.binary("add", m.b.load(tile, item), other))
-
-        m.when(m.b.binary("lt", item, half), add)
-        m.b.op("barrier")
-        return [m.b.binary("shr", half, m.const(1))]
-
-    m.loop([m.const(count // 2)], body, ())
-    first = m.b.binary("eq", item, m.const(0))
-    m.when(first, lambda: m.b.store(m["out"], group, m.b.load(tile, m.const(0))))
-    return m.end()
-
-
 def test_local_memory_and_barriers(dev):
     x = np.random.default_rng(2).random(64 * 5, np.float32)
     out = np.zeros(5, np.float32)
@@ -464,10 +381,7 @@ def test_parameters_of_every_type_keep_their_values(dev):
         function = m.end()
         a, b = (edges(type_)[-1], edges(type_)[0]) if not type_.is_float else (1.5, -2.0)
         out = np.zeros(2, type_.dtype.numpy)
-        given = (a, b)
-        if dev.kernel_language == "c" and type_.name in ("f16", "bf16"):  # C has no such type: their bits
-            given = stored(given, type_).view(np.uint16).tolist()
-        run(dev, function, [out], given)
+        run(dev, function, [out], (a, b))
         assert loaded(out, type_) == [a, b]
 
 
@@ -478,14 +392,27 @@ def test_buffers_may_be_the_same(dev):
     m.b.store(m["a"], i, m.const(5))
     m.b.store(m["b"], i, m.b.binary("add", m.b.load(m["b"], i), m.const(1)))
     m.b.store(m["a"], i, m.b.binary("mul", m.b.load(m["a"], i), m.const(2)))
-    text = lower.source(m.end(), LANGUAGES[dev.dname.split(":")[0]])
-    both = hcq.array(np.zeros(64, np.int32), dev.dname)
-    dev.program("alias", text)(both, both, global_size=(4, 1, 1), local_size=(16, 1, 1))
-    assert both.numpy().tolist() == [12] * 64
+    both = np.zeros(64, np.int32)
+    run(dev, m.end(), [both, both], (), 4, 16)
+    assert both.tolist() == [12] * 64
 
 
 def test_names_that_languages_take_themselves(dev):
-    for name in ("double", "main", "kernel", "größe", "hcq_x", "memcpy", "float4", "f"):
+    for name in (
+        "double",
+        "main",
+        "kernel",
+        "größe",
+        "hcq_x",
+        "memcpy",
+        "float4",
+        "f",
+        "i32",
+        "exp",
+        "dot",
+        "atomic_add",
+        "printf",
+    ):
         m = Maker(name, int=pointer(i32), größe=i32, hcq_y=i32)
         m.b.store(m["int"], m.const(0), m.b.binary("add", m["größe"], m["hcq_y"]))
         out = np.zeros(1, np.int32)
@@ -545,7 +472,11 @@ def shuffle_apart(barrier):
 
 
 def test_a_sub_group_may_come_to_a_shuffle_alone_where_no_barrier_follows(dev):
+    if dev.language == "opencl":  # whose barriers may not be passed by
+        with pytest.raises(hcq.errors.CompileError, match="out of the condition"):
+            lower.source(shuffle_apart(False).end(), dev.language)
+        return
     got, x = on_numbers(dev, shuffle_apart(False), local=64)
     assert got == [x[at ^ 1] if at < 32 else -x[at] for at in range(64)]
     with pytest.raises(hcq.errors.CompileError, match="where a barrier follows"):
-        lower.source(shuffle_apart(True).end(), dev.kernel_language)
+        lower.source(shuffle_apart(True).end(), dev.language)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LANGUAGES", "entry_name", "source"]
 
-LANGUAGES: Final = ("llvm", "c", "ir")
+LANGUAGES: Final = ("llvm", "c", "opencl", "cuda", "metal", "ir")
 """What `source` writes: a device's `kernel_language` is one of them."""
 
 
@@ -37,5 +37,8 @@ def source(function: Function, language: str, target: str | None = None) -> str:
     if language in LANGUAGES:
         from hcq.kernels.lower import c, dialects, subgroups
 
-        return c.write(subgroups.expand(function, apart=True), dialects.DIALECTS[language])
+        dialect = dialects.DIALECTS[language]
+        if not dialect.shuffle:
+            function = subgroups.expand(function, apart=dialect is dialects.C)
+        return c.write(function, dialect)
     raise CompileError(f"kernels are not written in {language!r}; expected one of {', '.join(LANGUAGES)}")

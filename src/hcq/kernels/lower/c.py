@@ -69,6 +69,7 @@ class Writer:
         for op in self.function.walk():  # ids stand at the head, once each
             if op.code == "id" and not indices.is_dead(op, self.needs):
                 self.id(op.attributes["kind"], op.attributes["dim"])
+        parameters += self.d.inputs
         self.block(self.function.body)
         while self.lines and self.lines[-1] == "  return;":
             self.lines.pop()
@@ -100,7 +101,7 @@ class Writer:
                 first, second = (self.id(part, dim) for part in _PARTS[kind])
                 text = f"{first} * {second}" + (f" + {self.id('local_id', dim)}" if kind == "global_id" else "")
             else:
-                text = self.d.ids[kind].format(dim)
+                text = self.d.ids[kind].format(dim, "xyz"[dim])
             self.ids[key] = f"{kind}_{dim}"
             self.line(f"{i32} {self.ids[key]} = {text};")
         return self.ids[key]
@@ -273,6 +274,14 @@ class Writer:
 
     def on_barrier(self, op: Op) -> None:
         self.line(self.d.barrier)
+
+    def on_subgroup(self, op: Op) -> None:
+        if not indices.is_dead(op, self.needs):
+            self.define(op.result, [self.d.subgroup[op.attributes["kind"]]])
+
+    def on_shuffle(self, op: Op) -> None:
+        (value,), (lane,) = (self.names[each] for each in op.operands)
+        self.define(op.result, [self.d.shuffle[op.attributes["how"]].format(value, lane)])
 
     # Control flow
 

@@ -191,7 +191,8 @@ class Prelude:
     def atomic(self, how: str, element: Scalar, space: Space) -> str:
         """An atomic operation that the language lacks, by compare-and-exchange; and cas itself."""
         t, raw = self.word(element.name), self.word(f"u{element.bits}")
-        there = f"{self.dialect.spaces[space]}{self.stored(types.scalar(raw))} *"
+        words = self.dialect.spaces[space]
+        there = f"{words}{self.stored(types.scalar(raw))} *"
         swap = self.dialect.swap.get(raw)
         if swap is None:
             raise CompileError(f"{self.dialect.name} has no atomic operations on {element.name}")
@@ -199,7 +200,7 @@ class Prelude:
         name = f"hcq_atomic_{how}_{element.name}" + (f"_{space}" if self.dialect.spaces["local"] else "")
         if how == "cas":
             to = (lambda text: f"{self.bitcast(t, raw)}({text})") if raw != t else (lambda text: text)
-            body = f"  {raw} old = {to('b')};\n  {swap.format('p', 'old', to('a'))};\n  return {back};"
+            body = f"  {raw} old = {to('b')};\n  {swap.format('p', 'old', to('a'), space=words)};\n  return {back};"
             return self.add(name, t, f"{there}p, {t} a, {t} b", body)
         combined = {"add": "now + a", "exchange": "a"}.get(how) or (
             f"{self.least(how, element)}(now, a)"
@@ -211,7 +212,7 @@ class Prelude:
         made = f"{self.bitcast(t, raw)}({combined})" if raw != t else combined
         body = (
             f"  {raw} old = *p, seen;\n  {t} now;\n  do {{\n    seen = old;\n    now = {back};\n"
-            f"    {raw} made = {made};\n    {swap.format('p', 'old', 'made')};\n"
+            f"    {raw} made = {made};\n    {swap.format('p', 'old', 'made', space=words)};\n"
             f"  }} while (old != seen);\n  return now;"
         )
         return self.add(name, t, f"{there}p, {t} a", body)

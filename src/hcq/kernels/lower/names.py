@@ -16,10 +16,31 @@ _WORDS: Final = (
 )
 """Words of C, C++, OpenCL C, CUDA C and Metal that a Python function may be called."""
 
-_TAKEN: Final = frozenset(_WORDS.split())
-_OURS: Final = re.compile(
-    r"hcq|_|HCQ|kernel_|mem(cpy|set|move|cmp)$|(float|double|half|u?char|u?short|u?int|u?long)\d+$"
+_FUNCTIONS: Final = (
+    "abort abs acos acosh acospi add_sat all any asin asinh asinpi assert atan atan2 atan2pi atanh atanpi "
+    "barrier bitselect bswap calloc cbrt ceil clamp clock clz copysign cos cosh cospi cross ctz degrees "
+    "determinant discard_fragment distance div dot drem erf erfc erfcinv erfinv exit exp exp10 exp2 expm1 "
+    "extract_bits fabs faceforward fast_distance fast_length fast_normalize fdim ffs fill_n finite floor fma "
+    "fmax fmin fmod fprintf fputs fract free frexp fwrite gamma hadd hypot i0 i1 ilogb index insert_bits "
+    "isalpha isascii isdigit isequal isfinite isinf isnan isnormal j0 j1 jn labs ldexp ldiv length lgamma "
+    "llabs llrint llround log log10 log1p log2 logb lrint lround mad mad24 mad_hi mad_sat malloc max max3 "
+    "median3 memchr min min3 mix modf mul24 mul_hi mulhi nan nearbyint nextafter norm norm3d norm4d normalize "
+    "normcdf normcdfinv popcount pow pown powr precise prefetch printf putc putchar puts radians rcbrt realloc "
+    "reflect refract remainder remquo reverse_bits rhadd rhypot rindex rint rootn rotate round rsqrt saturate "
+    "scalbln scalbn scanf select shuffle shuffle2 sign signbit significand sin sincos sinh sinpi smoothstep "
+    "snprintf sprintf sqrt step strcat strchr strcmp strcpy strlen strncmp strncpy sub_sat tan tanh tanpi "
+    "tgamma toascii tolower toupper transpose trunc upsample vec_step wait_group_events y0 y1 yn "
 )
+"""Functions that their compilers know without being told; in C also with an f or l at the end."""
+
+_TAKEN: Final = frozenset(_WORDS.split()) | frozenset(
+    each + end for each in _FUNCTIONS.split() for end in ("", "f", "l")
+)
+_OURS: Final = re.compile(
+    r"hcq|_|HCQ|kernel_|m_|[iuf]\d+$|mem(cpy|set|move|cmp)$|(float|double|half|u?char|u?short|u?int|u?long)\d*$"
+    r"|(a(tom|tomic|s|sync)|convert|get|half|native|quad|read|simd|sub_group|v(load|store)|work_group|write)(_|\d|[A-Z])"
+)
+"""Names of ours, and families of names in OpenCL C, CUDA C and Metal."""
 
 
 def entry_name(name: str) -> str:

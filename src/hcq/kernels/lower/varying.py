@@ -17,7 +17,7 @@ _VARYING_IDS = frozenset({"global_id", "local_id", "lane", "index"})
 
 
 class Varying:
-    """`values` may differ between items; `apart` are the operations that not all items of the group come to together."""
+    """`values` may differ between items; `apart` are the operations that not all items of a group come to together."""
 
     __slots__ = ("apart", "changed", "loops", "values")
 
