@@ -181,7 +181,10 @@ class Core:
 class Join:
     """Values of variables that several ways bring together: which types they get, and what each way passes on."""
 
-    def __init__(self, core: Core, ways: int, node: ast.AST) -> None:
+    def __init__(self, core: Core, ways: int, node: ast.AST, visible: Sequence[Any] | None = None) -> None:
+        """`visible` are the values that exist where the ways meet. None: the ways part from one place, so that a value
+        which two of them have is older than both."""
+        self.visible = visible
         self.core = core
         self.node = node
         self.passed: list[list[Any]] = [[] for _ in range(ways)]
@@ -191,7 +194,7 @@ class Join:
     def add(self, name: str, values: Sequence[Any], before: Any = None) -> Any:
         """What `name` is afterwards: a constant that all agree on, a `_Slot` (of a result), a Missing, or a tuple."""
         first = values[0]
-        if all(same(first, each) for each in values) and (len(values) > 1 or first is before or not is_dynamic(first)):
+        if all(same(first, each) for each in values) and (first is before or self._exists(first, len(values))):
             return first
         absent = next((each for each in values if isinstance(each, Missing)), None)
         if absent is not None:
@@ -209,6 +212,14 @@ class Join:
                 self.core.locate(self.node),
             )
         return self._slot(name, type_, values)
+
+    def _exists(self, value: Any, ways: int) -> bool:
+        """Whether a value that all ways have exists where they meet."""
+        if not is_dynamic(value):
+            return True
+        if self.visible is None:
+            return ways > 1
+        return any(value is each for each in self.visible)
 
     def _pointer(self, name: str, values: Sequence[Any]) -> Any:
         if len(values) == 1 and (isinstance(values[0], Array) or _is_outermost(values[0])):

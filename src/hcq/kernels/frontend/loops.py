@@ -365,7 +365,7 @@ class Loops(Calls):
                 result.name = name
             env.update(after)
             return True
-        join = Join(self, len(loop.breaks), node)
+        join = Join(self, len(loop.breaks), node, list(env.values()))
         templates: dict[str, Any] = {}
         for name in sorted(assigned):
             values = [site.env.get(name, after.get(name)) for site in loop.breaks]
