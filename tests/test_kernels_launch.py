@@ -352,6 +352,7 @@ def count_slow(monkeypatch):
     return seen
 
 
+@pytest.mark.unchecked("the checks are told of each launch, so none is made natively")
 def test_a_repeated_launch_is_made_natively_and_gives_the_same(count_slow):
     @hcq.kernel
     def add(x: hcq.ptr, by: hcq.f32, at: hcq.i32, times: hcq.constexpr, name: hcq.constexpr):
