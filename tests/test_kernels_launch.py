@@ -486,3 +486,22 @@ def test_the_source_of_a_kernel_in_every_language():
         scale.ir(by=1)
     with pytest.raises(TypeError, match="no constant or untyped pointer z"):
         scale.ir(x=hcq.f32, by=1, z=1)
+
+
+def test_threads_launch_natively_side_by_side(count_slow):
+    arrays = [hcq.array(np.zeros(4).astype(dtype), device="LLVM") for dtype in ("f4", "f8", "i4", "i8")]
+    for x in arrays:
+        scale[4, 1](x, 1, 1)
+    slow = len(count_slow)
+
+    def work(x):
+        for _ in range(500):
+            scale[4, 1](x, 1, 1)
+
+    threads = [threading.Thread(target=work, args=(x,)) for x in arrays for _ in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert [x.numpy().tolist() for x in arrays] == [[1001.0] * 4] * 4
+    assert len(count_slow) == slow

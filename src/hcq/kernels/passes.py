@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.kernels import types
 from hcq.kernels.arithmetic import evaluator
-from hcq.kernels.ir import Block, Function, Op, Value
+from hcq.kernels.ir import COMPARISONS, Block, Function, Op, Value
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -77,6 +77,9 @@ class _Folding:
             for at, constant in enumerate(constants):
                 if constant is not None:
                     return op.operands[1 - at] if constant == (op.code == "and") else op.operands[at]
+        if op.code in COMPARISONS and op.operands[0] is op.operands[1] and _is_integer(op.operands[0]):
+            op.code, op.operands, op.attributes = "const", [], {"value": op.code in ("eq", "le", "ge")}
+            return None
         if op.code == "not" and (inner := op.operands[0].op) is not None and inner.code == "not":
             return inner.operands[0]
         return None
@@ -104,6 +107,11 @@ def _neutral(op: Op, constants: list[Any]) -> Value | None:
     if constants[0] is not None and constants[0] == unit and op.code in ("add", "or", "xor", "mul"):
         return b
     return None
+
+
+def _is_integer(value: Value) -> bool:
+    """Whether a value is one integer or bool: equal to itself, as floats need not be."""
+    return isinstance(value.type, types.Scalar) and not value.type.is_float
 
 
 def _constant(value: Value) -> Any:
