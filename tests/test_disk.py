@@ -616,6 +616,152 @@ def test_a_single_read_of_more_than_two_gibibytes(tmp_path, engine, cold):
         assert seen[at : at + 5].tobytes() == b"there"
 
 
+@pytest.fixture(params=[0, 1, 2, 3], ids=["cached", "plain", "deep", "direct"])
+def way(request):
+    _native.disk_force_way(request.param)
+    yield request.param
+    _native.disk_force_way(-1)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 3, 64, 511, 512, 513, 4095, 4096, 4097, 1_048_575, 1_048_577])
+def test_all_ways_of_reading_give_the_same_bytes(tmp_path, engine, way, offset):
+    path = tmp_path / "data"
+    data = data_of(7_340_033, 9)  # a byte more than a multiple of every piece
+    path.write_bytes(data)
+    whole_file, memory = whole(path), hcq.zeros(8 << 20, U8, "CLANG")
+    forget_pages(path)
+    before = _native.disk_direct_pieces()
+    for at in (offset % 4096, 0, 7):  # memory of the same alignment as the bytes, and of another
+        for count in (7_340_033 - offset, 300_000, 2 << 20):
+            dest = memory.view(count, U8, at).ensure_allocated()
+            hcq.copy(dest, whole_file.view(count, U8, offset).ensure_allocated())
+            assert bytes(dest.as_buffer()) == data[offset : offset + count]
+            end = memory.view(16, U8, at + count)
+            assert not any(end.as_buffer()), "nothing is written behind"
+            memory.fill(0)
+    if way == 3 and supports_direct(path):
+        assert _native.disk_direct_pieces() > before
+
+
+def supports_direct(path):
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_DIRECT))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("most", "code"), [(1000, 0), (2**62, errno.EINTR), (2**62, errno.EINVAL)])
+def test_a_direct_read_that_is_short_or_refused_goes_on_by_the_page_cache(tmp_path, engine, most, code):
+    path = tmp_path / "data"
+    data = data_of(5_000_001, 9)
+    path.write_bytes(data)
+    src, dest = whole(path), hcq.zeros(5_000_001, U8, "CLANG")
+    _native.disk_force_way(3)
+    try:
+        for _ in range(2):
+            forget_pages(path)
+            hcq.copy(dest, src)
+            assert bytes(dest.as_buffer()) == data
+            dest.fill(0)
+            if supports_direct(path):
+                _native.disk_disturb(1, most, code)
+    finally:
+        _native.disk_force_way(-1)
+
+
+# What happens meanwhile
+
+
+def test_a_file_cut_short_while_it_is_read_raises_or_was_read_before(tmp_path, engine):
+    path = tmp_path / "data"
+    size = 32 << 20
+    data = numpy.frombuffer(data_of(size), numpy.uint8)
+    dest = hcq.zeros(size, U8, "CLANG")
+    seen = set()
+    for attempt in range(12):
+        data.tofile(path)
+        forget_pages(path)
+        src = whole(path)
+        cutter = threading.Timer(attempt * 0.002, os.truncate, (path, size // 2))
+        cutter.start()
+        try:
+            hcq.copy(dest, src)
+            assert (numpy.asarray(dest) == data).all()
+            seen.add("whole")
+        except EOFError as error:
+            assert str(path) in str(error)
+            seen.add("cut")
+        cutter.join()
+    assert "cut" in seen
+
+
+def test_a_limit_of_file_sizes_is_the_systems_error(tmp_path):
+    code = f"""
+import errno, resource, hcq
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+try:
+    hcq.Buffer("DISK:{tmp_path}/much?mode=create", 2 << 20, hcq.dtypes.uint8).allocate()
+except OSError as error:
+    assert error.errno == errno.EFBIG, error
+else:
+    raise SystemExit("it grew")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert not list(tmp_path.iterdir())
+
+
+def test_control_c_ends_a_wait_for_a_file_and_the_memory_stays(big):
+    code = f"""
+import os, signal, threading
+import numpy
+import hcq
+from hcq.drivers.disk import device
+src = hcq.Buffer("DISK:{big}", 3000001, hcq.dtypes.uint8).allocate()
+dest = hcq.empty(3000001, hcq.dtypes.uint8, "CLANG")
+clang, gate = hcq.Device["CLANG"], hcq.HCQSignal()
+value = clang.next_timeline()
+clang.hw_compute_queue_t().wait(gate, 1).signal(clang.timeline_signal, value).submit(clang)
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    hcq.copy(dest, src)  # behind what the device stands at
+except KeyboardInterrupt:
+    pass
+else:
+    raise SystemExit("it did not wait")
+assert len(device._left) == 1
+gate.value = 1
+hcq.Device[src.device].synchronize()
+assert bytes(dest.as_buffer()) == open("{big}", "rb").read()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_addresses_are_given_out_and_back_at_any_size(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(bytes(100))
+    descriptor = os.open(path, os.O_RDONLY)
+    file = _native.DiskFile(descriptor, str(path), False)
+    rng = numpy.random.default_rng(5)
+    held = {}
+    for _ in range(3000):
+        if held and rng.random() < 0.45:
+            _native.disk_unclaim(held.popitem()[0])
+            continue
+        size = int(rng.integers(1, 2 ** int(rng.integers(1, 61))))
+        try:
+            at = file.claim(size)
+        except ValueError:
+            continue  # full, for such a size
+        assert at >= 2**63 and at + size < 2**64
+        assert all(at + size <= other or other + length <= at for other, length in held.items())
+        held[at] = size
+    for at in held:
+        _native.disk_unclaim(at)
+    _native.run_retired()
+    assert file.claim(2**62) >= 2**63
+
+
 # Under the checks
 
 

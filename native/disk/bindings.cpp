@@ -116,6 +116,10 @@ void bind_disk(nb::module_& m) {
         return nb::make_tuple(s.rate[1], s.rate[2], s.rate[3]);
       },
       nb::arg("volume"), "Bytes a second of plain, deep and direct reads of a file system (st_dev); 0: not tried.");
+  m.def(
+      "disk_force_way", force_way, nb::arg("way"),
+      "For tests: reads by queues of more than 256 KiB go this way: 0 cached, 1 plain, 2 deep, 3 direct; -1: chosen.");
+  m.def("disk_direct_pieces", direct_pieces, "Pieces that were read past the page cache.");
   m.def("disk_disturb", disturb, nb::arg("calls"), nb::arg("most"), nb::arg("error"),
         "For tests: the next system calls that read or write move `most` bytes at most, or fail with an errno.");
 }

@@ -43,6 +43,8 @@ Shape shape_of(const Transfer& t) {
 
 std::atomic<uint64_t> g_disturbed{0}, g_most{UINT64_MAX};
 std::atomic<int> g_error{0};
+std::atomic<int> g_forced{-1};
+std::atomic<uint64_t> g_direct{0};
 
 // Whether direct reads of these bytes can go to that memory.
 bool fits_direct(const Transfer& t) {
@@ -166,7 +168,9 @@ bool start_file_copy(Queue* q, const CopyPacket& p, uint64_t* word) {
     uint64_t cached = cached_bytes(t->file->descriptor, t->offset, t->bytes);
     std::lock_guard<std::mutex> guard(engine_lock());
     Speeds& speeds = speeds_of(t->file->volume);
-    if (cached != UINT64_MAX && cached >= t->bytes / 2)
+    if (int forced = g_forced.load(std::memory_order_relaxed); forced >= 0)
+      t->way = static_cast<Way>(forced);
+    else if (cached != UINT64_MAX && cached >= t->bytes / 2)
       t->way = Way::cached;
     else if (t->bytes >= kWorthTrying && speeds.rate[static_cast<int>(Way::plain)] == 0)
       begin_trial(t);
@@ -191,6 +195,7 @@ bool take_piece(Transfer* t, Piece* out) {
     } else if (n >= unit) {
       n -= n % unit;
       out->direct = true;
+      g_direct.fetch_add(1, std::memory_order_relaxed);
     }
   }
   out->transfer = t;
@@ -259,6 +264,9 @@ int move_piece(const Piece& piece, uint64_t* failed_at) {
   *failed_at = piece.at + done;
   return error;
 }
+
+void force_way(int way) { g_forced.store(way, std::memory_order_relaxed); }
+uint64_t direct_pieces() { return g_direct.load(std::memory_order_relaxed); }
 
 void disturb(uint64_t calls, uint64_t most, int error) {
   g_most.store(most, std::memory_order_relaxed);

@@ -51,6 +51,10 @@ int move_piece(const Piece&, uint64_t* failed_at);
 // The same for whoever has a descriptor and memory. Moves up to `bytes`; returns how many, with *error where fewer.
 uint64_t move_bytes(int descriptor, uint8_t* memory, uint64_t bytes, uint64_t offset, bool write, int* error);
 
+// For tests: every read goes this way, -1 for none; and how many pieces were read past the page cache.
+void force_way(int way);
+uint64_t direct_pieces();
+
 // What tests do to system calls: the next `calls` move no more than `most` bytes, or fail with `error`.
 void disturb(uint64_t calls, uint64_t most, int error);
 // Before a system call that is to move *bytes: lessens them. Not 0: the call is to fail with that errno.

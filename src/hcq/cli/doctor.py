@@ -140,7 +140,14 @@ def _limits() -> dict[str, Any]:
         facts[name] = _read(f"/proc/sys/{name}") or "unknown"
     facts["transparent huge pages"] = _read("/sys/kernel/mm/transparent_hugepage/enabled") or "unknown"
     facts["/dev/shm free"] = _free("/dev/shm")
+    facts["io_uring"] = _uring()
     return facts
+
+
+def _uring() -> str:
+    from hcq import _native
+
+    return "yes" if _native.disk_has_uring() else "no: the system refuses it, and DISK reads by threads"
 
 
 def _libraries() -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from hcq import _native, config
 from hcq.drivers.disk.allocator import DiskAllocator, ShmAllocator
 from hcq.drivers.disk.place import Place, parse
-from hcq.errors import DeviceLost
+from hcq.errors import DeviceLost, DeviceUnavailable
 from hcq.queues import profile
 from hcq.queues.native import NativeCopyQueue, NativeDevice
 from hcq.runtime import process, watch
@@ -38,7 +38,13 @@ class DiskDevice(NativeDevice):
 
     def __init__(self, name: str) -> None:
         self.place = self._place(name)
-        _native.disk_engine(config.DISK_ENGINE())
+        engine = config.DISK_ENGINE()
+        _native.disk_engine(engine)
+        if engine == "uring" and not _native.disk_has_uring():
+            raise DeviceUnavailable(
+                reason=f"{config.DISK_ENGINE.name}=uring, and the system lets this process have no ring",
+                hint=f"{config.DISK_ENGINE.name}=auto reads by threads then",
+            )
         allocator_t: Any = ShmAllocator if self.place is not None and self.place.is_shm else DiskAllocator
         super().__init__(name, allocator_t, Compiler(), None, DiskQueue, DiskQueue)  # type: ignore[arg-type]
         self.hw_compute_queue_t = None  # type: ignore[assignment]
