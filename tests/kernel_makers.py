@@ -89,10 +89,10 @@ def operations(type_):
     return every
 
 
-def all_operations(type_, lanes, length):
+def all_operations(type_, lanes, length, leave_out=()):
     """Every operation on a type: its results lie in `out`, one after the other, `length` elements each, comparisons' in
     `bits`. Also the order in `out`; in `bits` it is that of the alphabet."""
-    codes = operations(type_)
+    codes = {code: count for code, count in operations(type_).items() if code not in leave_out}
     plain = [code for code in codes if code not in ir.COMPARISONS]
     spaces = {"out": pointer(type_), "bits": pointer(bool_), **{key: pointer(type_) for key in "abc"}}
     m = Maker(f"all_{type_}", **spaces)

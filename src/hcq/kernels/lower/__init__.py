@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LANGUAGES", "entry_name", "source"]
 
-LANGUAGES: Final = ("llvm", "c", "opencl", "cuda", "metal", "ir")
+LANGUAGES: Final = ("llvm", "c", "opencl", "cuda", "metal", "nvptx", "ptx", "amdgpu", "ir")
 """What `source` writes: a device's `kernel_language` is one of them."""
 
 
@@ -24,7 +24,8 @@ def source(function: Function, language: str, target: str | None = None) -> str:
     """The text of a kernel in a language, complete by itself. Its entry is `entry_name(function.name)`, and takes the
     function's pointers first, then its scalars.
 
-    `language` is one of LANGUAGES; `target` is not used yet. Raises CompileError where the language can't have it.
+    `language` is one of LANGUAGES; `target` is PTX's processor, such as "sm_90". Raises CompileError where the language
+    can't have the kernel.
     """
     if language == "ir":
         from hcq.kernels.text import print_function
@@ -34,6 +35,12 @@ def source(function: Function, language: str, target: str | None = None) -> str:
         from hcq.kernels.lower import llvm, subgroups
 
         return llvm.write(subgroups.expand(function, apart=True))
+    if language in ("nvptx", "amdgpu", "ptx"):
+        from hcq.kernels.lower import llvm, llvm_targets, subgroups
+
+        processor = llvm_targets.GPUS["nvptx" if language == "ptx" else language]
+        text = llvm.write(subgroups.expand(function, apart=False), processor)
+        return llvm_targets.assembly(text, processor, target) if language == "ptx" else text
     if language in LANGUAGES:
         from hcq.kernels.lower import c, dialects, subgroups
 

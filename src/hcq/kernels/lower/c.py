@@ -14,7 +14,7 @@ from hcq.kernels import types
 from hcq.kernels.lower import indices
 from hcq.kernels.lower.c_ops import Expressions
 from hcq.kernels.lower.c_prelude import STORED, Prelude
-from hcq.kernels.lower.names import entry_name
+from hcq.kernels.lower.names import entry_name, is_free
 from hcq.kernels.types import Pointer, Vector
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ class Writer:
     def parameter(self, number: int, value: Value) -> str:
         """Declares a parameter; what must be made of it stands at the head of the body."""
         element = types.element_of(value.type)
-        name = self.name(value.name)
+        ours = re.search(r"_\d+$", value.name)  # so variables of this writer end
+        name = value.name if is_free(value.name) and not ours else self.name(value.name)
         place = self.d.tail.format(number)
         if isinstance(value.type, Pointer):
             self.names[value] = [name]
@@ -142,8 +143,8 @@ class Writer:
     def assign(self, targets: Sequence[list[str]], values: Sequence[Value]) -> None:
         """Assigns values to variables all at once: through others where one is read after it is written."""
         pairs: list[tuple[str, str, str]] = []
-        for names, value in zip(targets, values, strict=True):
-            pairs += [(self.spelled(value), a, b) for a, b in zip(names, self.names[value], strict=True) if a != b]
+        for places, value in zip(targets, values, strict=True):
+            pairs += [(self.spelled(value), a, b) for a, b in zip(places, self.names[value], strict=True) if a != b]
         for position, (spelled, name, text) in enumerate(pairs):
             if any(text == earlier for _, earlier, _ in pairs[:position]):
                 kept = self.name("next")
@@ -359,6 +360,8 @@ class Writer:
         self.loops.append(_Loop(carried, results))
         outer, self.results = self.results, []
         self.inner(op.blocks[0])
+        if self.lines[-1] == f"{self.indent}  continue;":
+            self.lines.pop()
         self.results = outer
         loop = self.loops.pop()
         self.line("}")

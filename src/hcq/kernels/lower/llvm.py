@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from hcq.errors import CompileError
 from hcq.kernels import types
 from hcq.kernels.lower import indices
 from hcq.kernels.lower.llvm_ops import Arithmetic
 from hcq.kernels.lower.llvm_targets import CPU
-from hcq.kernels.lower.llvm_text import MEMORY, VALUES, Emitter, literal, shaped
+from hcq.kernels.lower.llvm_text import ENTRY, MEMORY, VALUES, Emitter, literal, shaped
 from hcq.kernels.lower.names import entry_name
 from hcq.kernels.types import Pointer, Scalar
 
@@ -74,21 +75,24 @@ class Writer:
         name = entry_name(self.function.name)
         convention = f"{self.target.convention} " if self.target.convention else ""
         attributes = f" {self.target.attributes}" if self.target.attributes else ""
-        lines = [f'target triple = "{self.target.triple}"'] if self.target.triple else []
+        lines = list(self.target.head)
         lines += [*self.globals, *sorted(self.e.declarations.values())]
-        lines += [f"define {convention}void @{name}({', '.join(parameters)}){attributes} {{", "entry:"]
+        lines += [f"define {convention}void @{name}({', '.join(parameters)}){attributes} {{", f"{ENTRY}:"]
         return "\n".join([*lines, *self.e.lines, "}", ""])
 
     def parameter(self, value: Value) -> str:
         """Declares a parameter; what must be made of it stands at the head of the entry."""
-        name = self.e.name(value.name)
+        name = f"%{value.name}" if value.name.isascii() else f'%"{value.name}"'  # other values' names have a dot
         if isinstance(value.type, Pointer):
             self.names[value] = name
             return f"{self.target.pointer('global')} {name}"
         self.names[value] = name
         element = types.element_of(value.type)
         spelled = VALUES[element]
-        if element is types.f16:
+        if self.target.passes_bits and element in (types.bool_, types.f16, types.bf16):
+            spelled = MEMORY[element]
+            self.names[value] = self.arithmetic.from_memory(name, element)
+        elif element is types.f16:
             spelled = "half"
             self.names[value] = self.arithmetic.from_memory(name, element)
         elif element is types.bf16:
@@ -240,20 +244,30 @@ class Writer:
         how, element = op.attributes["how"], types.element_of(op.result.type)
         spelled, values = self.spelled(op.result.type), self.named(op.operands[2:])
         pointer = f"{self.spelled(op.operands[0].type)} {self.address(op)}"
+        order = f"{self.target.scope} monotonic"
         if how == "cas":
             value, expected = values
-            pair = self.e.emit(f"cmpxchg {pointer}, {spelled} {expected}, {spelled} {value} monotonic monotonic")
+            pair = self.e.emit(f"cmpxchg {pointer}, {spelled} {expected}, {spelled} {value}{order} monotonic")
             self.names[op.result] = self.e.emit(f"extractvalue {{ {spelled}, i1 }} {pair}, 0")
         else:
             if element.is_float:
                 code = _ATOMIC_REAL[how]
             else:
                 code = _ATOMIC.get(how) or ("" if element.kind == "i" else "u") + how
-            self.names[op.result] = self.e.emit(f"atomicrmw {code} {pointer}, {spelled} {values[0]} monotonic")
+            self.names[op.result] = self.e.emit(f"atomicrmw {code} {pointer}, {spelled} {values[0]}{order}")
         self.widen(op.result)
 
     def on_barrier(self, op: Op) -> None:
         self.target.barrier(self.e)
+
+    def on_rem(self, op: Op) -> None:
+        if not self.target.exact_rem:
+            where = f" ({op.location})" if op.location else ""
+            raise CompileError(
+                f"{self.function.name}{where}: {self.target.name} has no exact remainder of floats (fmod)"
+            )
+        if not indices.is_dead(op, self.needs):
+            self.pure(op)
 
     # Control flow
 

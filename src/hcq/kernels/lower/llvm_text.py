@@ -65,13 +65,17 @@ def repeated(text: str, name: str, lanes: int) -> str:
     return text if lanes == 1 else "<" + ", ".join([f"{name} {text}"] * lanes) + ">"
 
 
+ENTRY: Final = "entry.0"
+"""The first basic block; a parameter may be called `entry`, and no parameter has a dot."""
+
+
 class Emitter:
     """Collects the lines of a function's body. `label` is the basic block that is being written."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.declarations: dict[str, str] = {}
-        self.label = "entry"
+        self.label = ENTRY
         self._count = 0
 
     def name(self, hint: str = "") -> str:

@@ -43,9 +43,14 @@ _OURS: Final = re.compile(
 """Names of ours, and families of names in OpenCL C, CUDA C and Metal."""
 
 
+def is_free(name: str) -> bool:
+    """Whether a kernel or parameter can have this name in every language."""
+    return bool(re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII)) and name not in _TAKEN and not _OURS.match(name)
+
+
 def entry_name(name: str) -> str:
     """The name that a program is loaded by, for the kernel of that name, in every language. ASCII, never a word of the
     language; kernels of different names have different ones."""
-    if re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) and name not in _TAKEN and not _OURS.match(name):
+    if is_free(name):
         return name
     return "kernel_" + re.sub(r"[^A-Za-z0-9]", lambda match: "__" if match[0] == "_" else f"_{ord(match[0]):x}_", name)

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Code for GPUs without a GPU: CUDA C by NVRTC, PTX by ptxas; OpenCL C on PoCL. In a virtual environment of its own, which
+# borrows what the active one has. Skipped only where the packages can't be had.
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+venv=build/gpu-code
+purelib='import sysconfig; print(sysconfig.get_path("purelib"))'
+
+python -m venv --clear "$venv"
+python -c "$purelib" >"$("$venv/bin/python" -c "$purelib")/borrowed.pth"
+if ! log=$("$venv/bin/python" -m pip install -qq --disable-pip-version-check cuda-bindings nvidia-cuda-nvrtc \
+  nvidia-cuda-nvcc pyopencl pocl-binary-distribution 2>&1); then
+  echo "skipped: NVIDIA's compilers and PoCL can't be had: $(tail -1 <<<"$log")"
+  exit 0
+fi
+exec "$venv/bin/python" -m pytest -ra -p no:cacheprovider tests/test_kernels_gpu_code.py tests/test_kernels_lower.py "$@"
