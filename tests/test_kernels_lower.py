@@ -480,3 +480,13 @@ def test_a_sub_group_may_come_to_a_shuffle_alone_where_no_barrier_follows(dev):
     assert got == [x[at ^ 1] if at < 32 else -x[at] for at in range(64)]
     with pytest.raises(hcq.errors.CompileError, match="where a barrier follows"):
         lower.source(shuffle_apart(True).end(), dev.language)
+
+
+def test_parameters_are_called_what_the_user_calls_them(dev):
+    if dev.language == "opencl":
+        pytest.skip("OpenCL's programs are not the library's own")
+    m = Maker("f", out=pointer(i32), größe=i32, entry=i32, floor=i32, n_1=i32, n=i32)
+    m.b.store(m["out"], m.const(0), m["n"])
+    program = dev.device.program("f", lower.source(m.end(), dev.language))
+    names = [name for _, name in program.signature]
+    assert names[0] == "out" and names[2] == "entry" and names[-1] == "n"
