@@ -1,7 +1,8 @@
 """From a Python function to the form in the middle.
 
 source: its text and errors that point into it. parameters: what annotations say. values: what names stand for.
-core, arithmetic, expressions, inline, calls, loops, statements: the translation, each adding to the one before.
+core, arithmetic, expressions, inline, functions, memory, calls, loops, statements: the translation, each adding to the
+one before.
 What does not live here: passes over the result (hcq.kernels.passes), and launching.
 """
 
