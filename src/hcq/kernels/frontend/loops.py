@@ -275,7 +275,7 @@ class Loops(Calls):
                 if found is not None:
                     plan.settle(name, found)
                 else:
-                    plan.give_up(name, self.disagreement(site, plan, name, value))
+                    plan.give_up(name, self.disagreement(node, site, plan, name, value))
                 break
         if used and plan.weak:
             wrong = True
@@ -284,7 +284,7 @@ class Loops(Calls):
         for name, kept in list(plan.kept.items()):
             for site in loop.continues:
                 if not same(site.env.get(name), kept):
-                    plan.give_up(name, self.disagreement(site, plan, name, site.env.get(name)))
+                    plan.give_up(name, self.disagreement(node, site, plan, name, site.env.get(name)))
                     wrong = True
                     break
         if wrong:
@@ -308,11 +308,14 @@ class Loops(Calls):
             return None
         return type_ if taken is own else None
 
-    def disagreement(self, site: Site, plan: _Plan, name: str, value: Any) -> Missing:
+    def disagreement(self, node: ast.stmt, site: Site, plan: _Plan, name: str, value: Any) -> Missing:
         """Why a variable can't go round."""
         if isinstance(value, Missing):
             return value
-        at = self.locate(site.node)
+        stores = [
+            each for each in ast.walk(node) if isinstance(each, ast.Name) and each.id == name and not _is_load(each)
+        ]
+        at = self.locate(max(stores, key=lambda each: (each.lineno, each.col_offset), default=site.node))
         if name in plan.types and is_number(value):
             after = value.type if isinstance(value, (Value, Weak)) else describe(value)
             return Missing(
@@ -386,6 +389,10 @@ class Loops(Calls):
         end.operands = [self.as_type(site.node, value, type_) for value, type_ in values]
         site.block.ops.append(end)
         self.build.block = outer
+
+
+def _is_load(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Load)
 
 
 def _alone(core: Core, node: ast.AST, value: Any) -> Scalar:
