@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -505,3 +508,28 @@ def test_threads_launch_natively_side_by_side(count_slow):
         each.join()
     assert [x.numpy().tolist() for x in arrays] == [[1001.0] * 4] * 4
     assert len(count_slow) == slow
+
+
+def test_a_kernel_of_the_parent_is_launched_in_a_forked_child():
+    pytest.importorskip("llvmlite", reason="the LLVM device needs llvmlite")
+    script = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np, hcq
+from test_kernels_launch import saxpy
+def work():
+    x, y = hcq.array(np.arange(10, dtype="f4"), "LLVM"), hcq.array(np.ones(10, "f4"), "LLVM")
+    for _ in range(3):
+        saxpy[3, 4](2.0, x, y, 10, wait=True)
+    return np.array_equal(y.numpy(), 6 * x.numpy() + 1)
+assert work()
+child = os.fork()
+if not child:
+    os._exit(0 if work() else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert work()
+"""
+    command = [sys.executable, "-c", script, os.path.dirname(__file__)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr

@@ -185,6 +185,13 @@ bool is_known(const Entry& entry, const uint64_t* key) {
   return false;
 }
 
+// Whether an entry's device was closed, or is the parent's of a forked process.
+bool is_gone(const Entry& entry) {
+  // relaxed: closing sets it with the GIL
+  return entry.program->device->device->closed.load(std::memory_order_relaxed) ||
+         entry.program->program->generation != g_generation;
+}
+
 // Whether the device takes the sizes, as Python checks them (and explains them, when it is asked next).
 bool sizes_fit(const Entry& entry, const LauncherObject* self) {
   const Limits& limits = entry.program->device->device->limits;
@@ -254,9 +261,7 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject*
   for (size_t at = 0; at < entries.size(); ++at) {
     Entry& entry = *entries[at];
     ProgramObject* program = entry.program;
-    if (entry.params.size() != static_cast<size_t>(count) ||
-        program->device->device->closed.load(std::memory_order_relaxed))
-      continue;  // relaxed: closing sets it with the GIL
+    if (entry.params.size() != static_cast<size_t>(count) || is_gone(entry)) continue;
     if (!pack(entry, self, args, &packed)) continue;
     // Waiting for room in the queue, as the check, lets others run, who may change the entries.
     Ref kept(Py_NewRef(reinterpret_cast<PyObject*>(program)));
@@ -358,9 +363,9 @@ uint8_t size_of(Kind kind) {
   }
 }
 
-// Whether an old entry is of no use beside a new one: of the same types, or of a device that was closed.
+// Whether an old entry is of no use beside a new one: of the same types, or gone.
 bool replaces(const Entry& made, const Entry& old) {
-  if (old.program->device->device->closed.load(std::memory_order_relaxed)) return true;
+  if (is_gone(old)) return true;
   if (old.program != made.program || old.params.size() != made.params.size()) return false;
   for (size_t i = 0; i < old.params.size(); ++i)
     if (old.params[i].object.get() != made.params[i].object.get()) return false;

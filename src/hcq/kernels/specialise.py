@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from hcq.errors import CompileError, LaunchError
+from hcq.errors import CompileError, ForkedDeviceError, LaunchError
 from hcq.kernels import lower, types
 from hcq.kernels.frontend import translate
 from hcq.kernels.passes import simplify
@@ -62,8 +62,8 @@ class Specialisation:
         with self._lock:
             found = self._programs.get(device)
             if found is None:
-                for closed in [each for each in self._programs if each.closed]:
-                    del self._programs[closed]
+                for gone in [each for each in self._programs if _is_gone(each)]:
+                    del self._programs[gone]
                 found = self._programs[device] = Loaded(self, device)
         return found
 
@@ -92,6 +92,14 @@ class Loaded:
         self.adapt = [
             _adapter(types.element_of(value.type), kind) for value, kind in zip(ir.scalars, kinds, strict=True)
         ]
+
+
+def _is_gone(device: Any) -> bool:
+    """Whether a device was closed, or is the parent's of a forked process."""
+    try:
+        return bool(device.closed)
+    except ForkedDeviceError:
+        return True
 
 
 def _recorded(program: Any, buffers: int, numbers: int) -> Sequence[str | None]:
