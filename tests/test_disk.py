@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import pickle
 import stat
 import subprocess
 import sys
@@ -578,6 +579,46 @@ def test_addresses_of_files_are_no_memory(big):
         HCQSignal(0, memory=src.view(64, U8, 0).ensure_allocated())
     with pytest.raises((hcq.errors.LaunchError, TypeError)):
         Device["CLANG"].program("f", "void f(char* x) { x[0] = 1; }")(src)
+
+
+def test_pickled_buffers_name_their_file(file):
+    buf = Buffer(f"DISK:{file}", 1000, U8).allocate()
+    copy, part = pickle.loads(pickle.dumps((buf, buf.view(10, U8, 7)), protocol=5))
+    assert copy.device == buf.device and bytes(copy.as_buffer()) == file.read_bytes()[:1000]
+    assert bytes(part.as_buffer()) == file.read_bytes()[7:17] and part.base is copy
+
+
+def test_threads_may_open_read_and_drop_one_file(big):
+    content, wrong = big.read_bytes(), []
+
+    def work(seed):
+        rng = numpy.random.default_rng(seed)
+        dest = hcq.empty(400_000, U8, "CLANG" if seed % 2 else "LLVM")
+        for _ in range(25):
+            at = int(rng.integers(0, 2_600_000))
+            buf = whole(big)
+            hcq.copy(dest, buf.view(400_000, U8, at).ensure_allocated())
+            if bytes(dest.as_buffer()) != content[at : at + 400_000]:
+                wrong.append((seed, at))
+            if bytes(buf.view(100, U8, at).as_buffer()) != content[at : at + 100]:
+                wrong.append((seed, at, "small"))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and descriptors(big) == 0
+
+
+def test_a_lost_destination_says_so(big):
+    src, dest = whole(big), hcq.empty(3_000_001, U8, "NULL")
+    with hcq.testing.inject(Device["NULL"], "copy"):
+        hcq.copy(dest.view(10, U8, 0), dest.view(10, U8, 100).ensure_allocated())
+    with pytest.raises(DeviceLost):
+        hcq.copy(dest, src)
+    Device.close("NULL")
+    hcq.copy(hcq.empty(3_000_001, U8, "NULL"), src)
 
 
 # Large files

@@ -54,13 +54,13 @@ bool fits_direct(const Transfer& t) {
 void begin_trial(Transfer* t) {
   t->way = static_cast<Way>(t->trial + 1);
   t->limit = std::min(t->bytes, t->next + kTrial);
-  t->trial_began = now_ns();
+  t->began = now_ns();
 }
 
 // A piece was the last of its way's trial.
 void end_trial(Transfer* t) {
   Speeds& speeds = speeds_of(t->file->volume);
-  uint64_t took = now_ns() - t->trial_began;
+  uint64_t took = now_ns() - t->began;
   speeds.rate[static_cast<int>(t->way)] = static_cast<double>(kTrial) * 1e9 / static_cast<double>(took + 1);
   if (t->trial + 2 < kWays && (static_cast<Way>(t->trial + 2) != Way::direct || fits_direct(*t))) {
     ++t->trial;
@@ -69,6 +69,16 @@ void end_trial(Transfer* t) {
   }
   t->way = best_way(speeds);
   t->limit = t->bytes;
+  t->tried = t->next;
+  t->began = now_ns();
+}
+
+// A large read that was no trial: what is known of its way follows what it is now, so that another may be better next.
+void note_speed(const Transfer& t) {
+  double& rate = speeds_of(t.file->volume).rate[static_cast<int>(t.way)];
+  if (t.writes || t.from || t.way == Way::cached || rate == 0 || t.bytes - t.tried < kTrial) return;
+  double now = static_cast<double>(t.bytes - t.tried) * 1e9 / static_cast<double>(now_ns() - t.began + 1);
+  rate += (now - rate) * 0.3;
 }
 
 int between_files(const Piece& piece, uint64_t* failed_at) {
@@ -164,6 +174,7 @@ bool start_file_copy(Queue* q, const CopyPacket& p, uint64_t* word) {
     }
   }
   t->limit = t->bytes;
+  t->began = now_ns();
   if (!to_file) {
     uint64_t cached = cached_bytes(t->file->descriptor, t->offset, t->bytes);
     std::lock_guard<std::mutex> guard(engine_lock());
@@ -215,7 +226,10 @@ bool end_piece(const Piece& piece, int error, uint64_t failed_at) {
   }
   if (t->flying) return false;
   if (t->error) return true;
-  if (t->next == t->bytes) return true;
+  if (t->next == t->bytes) {
+    if (t->limit == t->bytes) note_speed(*t);
+    return true;
+  }
   if (t->next == t->limit) end_trial(t);
   return false;
 }

@@ -21,10 +21,11 @@ struct Transfer {
 
   // Under the engines' lock.
   Way way = Way::plain;
-  uint64_t next = 0;   // the first byte that no piece has
-  uint64_t limit = 0;  // pieces end here, while ways are tried
-  unsigned trial = 0;  // the way that is tried
-  uint64_t trial_began = 0;
+  uint64_t next = 0;    // the first byte that no piece has
+  uint64_t limit = 0;   // pieces end here, while ways are tried
+  unsigned trial = 0;   // the way that is tried
+  uint64_t tried = 0;   // bytes that trials took
+  uint64_t began = 0;   // ns: the trial, else all of it
   unsigned flying = 0;  // pieces under way
   int error = 0;        // errno of the first piece that failed; kPastEnd
   uint64_t failed_at = 0;

@@ -1,6 +1,11 @@
 // Linux: io_uring by its three system calls. Facts: io_uring_setup(2), io_uring_enter(2), io_uring(7); structures from
 // linux/io_uring.h.
+#include "platform/uring.hpp"
+
+#if __has_include(<linux/io_uring.h>)
 #include <linux/io_uring.h>
+#endif
+#ifdef IORING_FEAT_RW_CUR_POS  // headers of Linux 5.6 or later: before, there was no plain read
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -8,8 +13,6 @@
 
 #include <cerrno>
 #include <cstring>
-
-#include "platform/uring.hpp"
 
 namespace hcq {
 
@@ -36,7 +39,7 @@ ReadRing* ReadRing::open(unsigned depth) {
   // One more for the read that wake() ends.
   r->ring_ = static_cast<int>(syscall(__NR_io_uring_setup, depth + 1, &p));
   r->event_ = r->ring_ < 0 ? -1 : eventfd(0, EFD_CLOEXEC);
-  if (r->ring_ < 0 || r->event_ < 0) {
+  if (r->ring_ < 0 || r->event_ < 0 || !(p.features & IORING_FEAT_RW_CUR_POS)) {
     delete r;
     return nullptr;
   }
@@ -119,3 +122,14 @@ void ReadRing::wake() {
 }
 
 }  // namespace hcq
+
+#else
+namespace hcq {
+ReadRing* ReadRing::open(unsigned) { return nullptr; }
+ReadRing::~ReadRing() = default;
+void ReadRing::close_in_child() {}
+void ReadRing::read(int, void*, uint32_t, uint64_t, uint64_t) {}
+void ReadRing::wait(std::vector<Ended>*) {}
+void ReadRing::wake() {}
+}  // namespace hcq
+#endif

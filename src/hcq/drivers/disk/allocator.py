@@ -61,6 +61,7 @@ class DiskBuffer:
         """
         if size < BY_QUEUE or self.device.inherited or self.segment is not None:
             return False
+        device.check_usable()
         self.device.copy_now(address, self.va_addr, size, f"DISK -> {device.dname}", device.ordering())
         return True
 

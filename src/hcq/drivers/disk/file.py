@@ -58,36 +58,44 @@ class OpenFile:
 
     def is_still(self, place: Place) -> bool:
         """Whether the path leads to this file; another that took its place doesn't count."""
+        return self._is_at(place.path)
+
+    def _is_at(self, path: str) -> bool:
         try:
-            facts = os.stat(place.path)
+            facts = os.stat(path)
         except FileNotFoundError:
             return False
         return (facts.st_dev, facts.st_ino) == self.identity
 
     def size(self) -> int:
         """Bytes that the file has now."""
-        self._check_open()
+        held = self._held()
         if self.is_block_device:
-            return os.lseek(self.descriptor, 0, os.SEEK_END)
-        return os.fstat(self.descriptor).st_size
+            end = os.lseek(self.descriptor, 0, os.SEEK_END)
+        else:
+            end = os.fstat(self.descriptor).st_size
+        del held
+        return end
 
     def read(self, into: Any, offset: int) -> None:
         """Fill `into` from byte `offset` on. EOFError where the file ends before; short reads are continued."""
-        self._check_open()
+        held = self._held()
         done, error = _native.disk_move(self.descriptor, into, offset, False)
+        del held
         if error:
             raise self._failed(error, "read", len(into), offset, done)
 
     def write(self, data: Any, offset: int) -> None:
         """Write `data` at byte `offset`. ValueError outside of the file, PermissionError where it is only read."""
         self.check_write(len(data), offset)
+        held = self._held()
         done, error = _native.disk_move(self.descriptor, data, offset, True)
+        del held
         if error:
             raise self._failed(error, "written", len(data), offset, done)
 
     def check_write(self, count: int, offset: int) -> None:
         """Raise what `write` would raise before it writes."""
-        self._check_open()
         if not self.writable:
             raise PermissionError(errno.EACCES, _READ_ONLY, self.path)
         end = self.size()
@@ -96,13 +104,17 @@ class OpenFile:
 
     def close(self) -> None:
         """Let go of it; may be repeated. A segment's name goes with it, in the process that made the segment."""
-        self.native = None
-        if _segments.get(self.path) == process.generation == self.generation and self.created:
+        native, self.native = self.native, None
+        mine = self.created and _segments.get(self.path) == process.generation == self.generation
+        if mine and native is not None and self._is_at(self.path):
             _remove(self.path)
 
-    def _check_open(self) -> None:
-        if self.native is None:
+    def _held(self) -> _native.DiskFile:
+        """What keeps the descriptor from being closed, and its number from being another file's, in the meantime."""
+        native = self.native
+        if native is None:
             raise RuntimeError(f"{self.path} was closed: the buffer that held it open is gone")
+        return native
 
     def _failed(self, error: int, verb: str, count: int, offset: int, done: int) -> Exception:
         if error < 0:
