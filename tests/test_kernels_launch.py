@@ -523,10 +523,19 @@ def work():
         saxpy[3, 4](2.0, x, y, 10, wait=True)
     return np.array_equal(y.numpy(), 6 * x.numpy() + 1)
 assert work()
+import threading
+held, go_on = threading.Event(), threading.Event()
+def hold():
+    with saxpy._lock, saxpy._specialise({}, {}).lock:
+        held.set()
+        go_on.wait()
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
 child = os.fork()
 if not child:
     os._exit(0 if work() else 1)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+go_on.set()
 assert work()
 """
     command = [sys.executable, "-c", script, os.path.dirname(__file__)]

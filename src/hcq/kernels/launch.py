@@ -11,6 +11,7 @@ import math
 import operator
 import sys
 import threading
+import weakref
 from functools import lru_cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, overload
@@ -23,6 +24,7 @@ from hcq.kernels.frontend.parameters import NONE, Parameter, parameters
 from hcq.kernels.lower import LANGUAGES
 from hcq.kernels.specialise import Specialisation
 from hcq.queues.launch import check_sizes
+from hcq.runtime import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -83,6 +85,7 @@ class Kernel(KernelBase):
         self._places = {each.name: index for index, each in enumerate(self.parameters)}
         self._lock = threading.RLock()
         self._made: dict[Any, Specialisation] = {}
+        _live.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(
@@ -255,6 +258,20 @@ class Kernel(KernelBase):
 
     def __repr__(self) -> str:
         return f"<kernel {self.__name__}({', '.join(self._places)})>"
+
+
+# Every kernel of the process, so that a forked child can take the locks that other threads of the parent held.
+_live: weakref.WeakSet[Kernel] = weakref.WeakSet()
+
+
+def _unlock() -> None:
+    for kernel in list(_live):
+        kernel._lock = threading.RLock()
+        for made in list(kernel._made.values()):
+            made.lock = threading.RLock()
+
+
+process.at_fork_in_child(_unlock)
 
 
 def _device(name: Any) -> Any:

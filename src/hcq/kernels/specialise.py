@@ -37,7 +37,7 @@ class Specialisation:
         self.ir: Function = translate(function, parameters, given, constants)
         simplify(self.ir)
         verify(self.ir)
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._programs: dict[Any, Loaded] = {}
         self._bounds: Bounds | None = None
 
@@ -59,7 +59,7 @@ class Specialisation:
         found = self._programs.get(device)
         if found is not None:
             return found
-        with self._lock:
+        with self.lock:
             found = self._programs.get(device)
             if found is None:
                 for gone in [each for each in self._programs if _is_gone(each)]:
