@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 RAW = dtypes.uint8  # of buffers that hold bytes of a type which no dtype stands for
 MOST_DIMENSIONS = 64  # NumPy's limit
+MOST_COUNT = (1 << 63) - 1  # of elements or bytes that a header may speak of
 
 
 class Entry:
@@ -137,4 +138,4 @@ def rows_of(shape: tuple[int, ...], nbytes: int) -> tuple[int, ...]:
 
 def is_count(value: object) -> bool:
     """Whether `value`, read from a header, is a size or an offset that a file can have."""
-    return type(value) is int and 0 <= value < 1 << 63
+    return type(value) is int and 0 <= value <= MOST_COUNT

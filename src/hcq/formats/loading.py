@@ -5,6 +5,7 @@ What does not live here: which reads that takes (reading), other element types (
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from hcq.formats import archive, convert, reading
 from hcq.formats.entry import Entry
 from hcq.formats.npy import HostEntry
 from hcq.formats.progress import progress_of
-from hcq.runtime.buffer import Buffer, empty
+from hcq.runtime.buffer import Buffer
 from hcq.runtime.registry import Device
 
 _MOST_THREADS = 4  # that read; more gain nothing where the page cache or one disk is the limit
@@ -99,9 +100,8 @@ def load_entries(
 
 def _allocate(entry: Entry, device: str, other: DType | None) -> Buffer:
     shape, dtype = (entry.buffer_shape, entry.dtype) if other is None else (entry.shape, other)
-    if entry.nbytes:
-        return empty(shape, dtype, device)
-    buf = Buffer(device, 0, dtype)  # no elements: there is no memory to allocate
+    # No elements, no memory. `empty` would check the shape once more.
+    buf = Buffer(device, math.prod(shape), dtype, preallocate=entry.nbytes > 0)
     buf._shape = shape
     return buf
 

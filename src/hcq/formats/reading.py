@@ -1,7 +1,8 @@
 """Filling buffers from files: which bytes are read in which order, by which threads.
 
-Tensors that lie beside each other are read together, into the memory of each, and in the order of the disk. What does
-not live here: which tensors, and allocating their buffers (loading); reading at all (Source, hcq.copy).
+All is read in the order of the disk: large tensors one after the other, each by many readers (hcq.copy); small ones
+that lie beside each other together, into the memory of each. What does not live here: which tensors, and allocating
+their buffers (loading).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from hcq.runtime.registry import Device
 if TYPE_CHECKING:
     from hcq.runtime.buffer import Buffer
 
+_LARGE = 2 << 20  # bytes from which a tensor is read by itself, by the DISK device's engines
 _PIECE = 8 << 20  # bytes that a thread reads at once
 _MOST_VIEWS = 1000  # tensors that a piece fills
 _MOST_GAP = 4096  # bytes between tensors that are rather read and dropped than passed over
@@ -42,20 +44,26 @@ def fill(wanted: Sequence[tuple[Entry, Buffer]], threads: int, done: Done) -> No
 
     Raises EOFError for a file that was cut short, and the operating system's errors.
     """
-    ordered = sorted(wanted, key=lambda pair: (pair[0].source.path, pair[0].offset))
-    reached = [(entry, memory) for entry, buf in ordered if (memory := _memory(buf)) is not None]
+    together: list[tuple[Entry, memoryview]] = []
+    for entry, buf in sorted(wanted, key=lambda pair: (pair[0].source.path, pair[0].offset)):
+        memory = _memory(buf) if entry.nbytes < _LARGE else None
+        if memory is not None:
+            together.append((entry, memory))
+            continue
+        _fill_together(together, buf.device, threads, done)
+        together = []
+        copy(buf, entry.source.part(entry.offset, entry.nbytes))
+        done(entry.nbytes)
+    if together:
+        _fill_together(together, buf.device, threads, done)
+
+
+def _fill_together(ordered: Sequence[tuple[Entry, memoryview]], device: str, threads: int, done: Done) -> None:
+    """Small neighbours, in the order of the disk, into memory of `device`."""
     began = time.perf_counter_ns()
-    run_all(list(_pieces(reached)), _read, threads, done)
-    if profile.sink is not None and reached:
-        device = Device[next(buf.device for _, buf in ordered)]
-        nbytes = sum(entry.nbytes for entry, _ in reached)
-        profile.host_copy(device, f"DISK -> {device.dname}", began, nbytes)
-    if len(reached) == len(ordered):
-        return
-    for entry, buf in ordered:
-        if _memory(buf) is None:
-            copy(buf, entry.source.part(entry.offset, entry.nbytes))
-            done(entry.nbytes)
+    run_all(list(_pieces(ordered)), _read, threads, done)
+    if profile.sink is not None and ordered:
+        profile.host_copy(Device[device], f"DISK -> {device}", began, sum(entry.nbytes for entry, _ in ordered))
 
 
 def run_all(work: Sequence[_Piece], task: Callable[[_Piece], None], threads: int, done: Done) -> None:
@@ -96,9 +104,7 @@ def _read(piece: _Piece) -> None:
 def _memory(buf: Buffer) -> memoryview | None:
     """The buffer's own memory as bytes, where the host can write it."""
     exporter = buf._export()
-    if exporter is None or exporter.readonly:
-        return None
-    return memoryview(exporter)
+    return None if exporter is None or exporter.readonly else memoryview(exporter)
 
 
 def _pieces(ordered: Iterable[tuple[Entry, memoryview]]) -> Iterable[_Piece]:
@@ -119,6 +125,10 @@ def _pieces(ordered: Iterable[tuple[Entry, memoryview]]) -> Iterable[_Piece]:
         if gap:
             views.append(dropped[:gap])
             end += gap
+        if entry.nbytes <= _PIECE - (end - begin):
+            views.append(memory)
+            end += entry.nbytes
+            continue
         at = 0
         while at < entry.nbytes:
             part = memory[at : at + _PIECE - min(end - begin, _PIECE - 1)]

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from hcq import dtypes
 from hcq.dtypes import DType
 from hcq.errors import FormatError
-from hcq.formats.entry import MOST_DIMENSIONS, RAW, Entry, check_places, is_count, rows_of
+from hcq.formats.entry import MOST_COUNT, MOST_DIMENSIONS, RAW, Entry, check_places, rows_of
 from hcq.formats.source import Source
 
 MOST_HEADER = 100_000_000  # bytes: what other readers accept
@@ -111,8 +111,9 @@ def _decode(source: Source, text: bytes) -> dict[str, Any]:
 def _entry(source: Source, begin: int, name: str, fields: Any) -> Entry:
     try:
         type_, shape, (low, high) = fields["dtype"], fields["shape"], fields["data_offsets"]
-        right = isinstance(type_, str) and isinstance(shape, list) and len(shape) <= MOST_DIMENSIONS
-        right = right and all(map(is_count, [*shape, low, high]))
+        right = type(type_) is str and type(shape) is list and len(shape) <= MOST_DIMENSIONS
+        for count in (low, high, *shape):
+            right = right and type(count) is int and 0 <= count <= MOST_COUNT
     except (KeyError, TypeError, ValueError):
         right = False
     if not right:
@@ -122,6 +123,8 @@ def _entry(source: Source, begin: int, name: str, fields: Any) -> Entry:
             f"tensor {name!r}: expected dtype, shape and data_offsets, in whole numbers, not {fields!r:.100}",
         )
     dtype = _DTYPES.get(type_)
+    if dtype is not None and high - low == dtype.itemsize * math.prod(shape):
+        return Entry(name, type_, dtype, tuple(shape), source, begin + low, high - low)
     bits = dtype.itemsize * 8 if dtype is not None else _RAW_BITS.get(type_)
     if bits is None:
         raise FormatError(source.path, 8, f"tensor {name!r}: unknown dtype {type_!r:.40}")
@@ -133,8 +136,7 @@ def _entry(source: Source, begin: int, name: str, fields: Any) -> Entry:
             f"tensor {name!r}: {type_} of shape {shape!r:.100} needs {math.prod(shape) * bits / 8:g} bytes, "
             f"and data_offsets {low} to {high} are {high - low}",
         )
-    raw = None if dtype is not None else rows_of(tuple(shape), needed)
-    return Entry(name, type_, RAW if dtype is None else dtype, tuple(shape), source, begin + low, needed, raw)
+    return Entry(name, type_, RAW, tuple(shape), source, begin + low, needed, rows_of(tuple(shape), needed))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
