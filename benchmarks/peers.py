@@ -48,6 +48,7 @@ PEERS: dict[str, Peer] = {
         Peer("pocl", "PoCL", "on_pyopencl.py", ("pyopencl", "numpy", "pocl-binary-distribution")),
         Peer("numba", "numba", "on_numba.py", ("numba", "numpy")),
         Peer("numpy", "NumPy", "on_numpy.py", ("numpy",)),
+        Peer("safetensors", "safetensors", "on_safetensors.py", ("safetensors", "numpy")),
     )
 }
 

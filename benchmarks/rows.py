@@ -130,6 +130,42 @@ def files() -> tuple[Row, ...]:
     )
 
 
+def loads() -> tuple[Row, ...]:
+    one = {"shards": 1, "tensors": 64, "size": 16 * MIB}
+    many = {"shards": 100, "tensors": 2, "size": 5 * MIB + 124_000}
+    small = {"shards": 1, "tensors": 10_000, "size": 4096}
+
+    def row(id: str, title: str, bench: str, sizes: dict[str, int], unit: str = "GB/s", **more: Any) -> Row:
+        cold = {"cold": True} if more.pop("cold", False) else {}
+        size = sizes["shards"] * sizes["tensors"] * sizes["size"]
+        entries = peer_entries(bench, "hcq", "safetensors", **sizes, **cold)
+        if unit == "GB/s":
+            raw = {"size": size // MIB * MIB, "cold": bool(cold)}
+            entries += (Entry("numpy", "read_file", "fromfile", raw), Entry("raw", "pread", "pread, 1 thread", raw))
+        return Row(id, "load", title, unit, entries, count=1, size=size, **more)
+
+    budget = Budget("0.9 of the raw read", 1 / 0.9, "pread, 1 thread")
+    return (
+        row("load.file", "1 GiB of safetensors in one file, warm", "load_tensors", one, budget=budget, heavy=True),
+        row("load.cold", "the same, cold", "load_tensors", one, budget=budget, heavy=True, cold=True),
+        row("load.shards", "the same in 100 files, warm", "load_tensors", many, budget=budget, heavy=True),
+        row(
+            *("load.first", "1 GiB in one file, the first load of a process", "load_first", one),
+            budget=STATED,
+            heavy=True,
+            rounds=3,
+            note="Into memory that the system has to find first.",
+        ),
+        row("load.small", "10,000 tensors of 4 KiB", "load_tensors", small, unit="ms", budget=STATED),
+        row(
+            *("load.peak", "1 GiB in one file: memory beside the tensors, at most", "load_peak", one, "MiB"),
+            budget=Budget("64 MiB", 64),
+            heavy=True,
+            rounds=3,
+        ),
+    )
+
+
 def bound() -> tuple[Row, ...]:
     rows = [
         Row(
@@ -436,6 +472,7 @@ ROWS: tuple[Row, ...] = (
     ),
     *copies(),
     *files(),
+    *loads(),
     Row(
         "compile.llvm",
         "compile",

@@ -183,6 +183,15 @@ def test_wrong_zips_are_refused(tmp_path):
     damaged(tmp_path / "a.npz", bytes(flipped))
 
 
+def test_a_zip_whose_members_begin_before_it_is_refused(tmp_path):
+    np.savez(tmp_path / "good.npz", a=np.arange(10))
+    data = bytearray((tmp_path / "good.npz").read_bytes())
+    end = data.rindex(b"PK\5\6")
+    offset = struct.unpack_from("<I", data, end + 16)[0]
+    struct.pack_into("<I", data, end + 16, offset + 50)  # everything is then taken to lie 50 bytes further to the front
+    refused(tmp_path / "a.npz", bytes(data), "zip|outside")
+
+
 def damaged(path, data):
     """Damage that only the elements show: found while they are read, or before."""
     path.write_bytes(data)

@@ -12,6 +12,7 @@ import files
 import graphs  # noqa: F401  its benches are this worker's
 import kernels
 import portable  # noqa: F401  as above
+import weights
 from serve import (
     VERSIONS,
     Answer,
@@ -32,6 +33,9 @@ import hcq
 VERSIONS["hcq"] = hcq.__version__
 I32, F32, U8 = hcq.dtypes.int32, hcq.dtypes.float32, hcq.dtypes.uint8
 PREFACE = "import hcq\nd = hcq.Device['CLANG']\n"
+weights.LOAD["call"] = lambda paths: hcq.load(paths[0] if len(paths) == 2 else paths[-1], "CLANG")
+weights.SOURCE["setup"] = PREFACE
+weights.SOURCE["load"] = "loaded = hcq.load(paths[0] if len(paths) == 2 else paths[-1], 'CLANG')"
 
 
 @lru_cache

@@ -104,6 +104,8 @@ def _member(source: Source, container: zipfile.ZipFile, member: zipfile.ZipInfo)
     name, dot, _ = member.filename.rpartition(".npy")
     if not dot or member.filename != name + dot:
         raise FormatError(source.path, member.header_offset, f"{member.filename!r} is no array: this is no .npz file")
+    if member.header_offset < 0:  # where the end record says that the members begin elsewhere
+        raise FormatError(source.path, None, f"a damaged zip file: array {name!r} lies outside of it")
     packed = member.compress_size
     most = packed if member.compress_type == zipfile.ZIP_STORED else packed * _MOST_DEFLATED
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.file_size > most:
