@@ -26,7 +26,7 @@ TAGS: Mapping[str, str] = {
     "wide_signals": "signals hold 64 bits",
     "shared_signals": "signals can be placed in memory of the caller, and work between processes",
     "native": "launches, queues and retirement are the native ones (tests of a hundred thousand submits end in time)",
-    "plain": "the kernels are plain functions, run once a launch; only grid and barrier take sizes",
+    "plain": "has functions that run once a launch and take no sizes, such as the kernel plain",
     "kernels": "runs portable kernels: it has a kernel_language",
     "log": "a compile error has the compiler's log with line numbers",
 }
@@ -39,6 +39,7 @@ KERNELS: Mapping[str, str] = {
     "increment": "increment(out): out[0] += 1",
     "append": "append(log, value): log[0] += 1, then log[log[0]] = value",
     "spin": "spin(out, n): busy for about n nanoseconds, then out[0] = n",
+    "plain": "plain(out): out[0] += 1; a function that takes no sizes",
     "nothing": "nothing(): no arguments, no effect",
     "values": "values(out, i8 a, i16 b, i32 c, i64 d, f32 e, f64 f): the six as the 64-bit patterns out[2*k:2*k+2], "
     "integers sign-extended, floats widened to f64",

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from hcq.testing.driver import KERNELS, DriverUnderTest
-
-HERE = Path(__file__).parent / "kernels"
+from hcq.testing.driver import DriverUnderTest
 
 
 def describe(device: str) -> DriverUnderTest:
@@ -17,18 +14,38 @@ def describe(device: str) -> DriverUnderTest:
     name = Device.canonicalize(device)
     kind = name.partition(":")[0]
     if kind == "CLANG":
-        return DriverUnderTest(name, kernels=_all_from("kernels.c"), bad_source=BAD_C, warning_source=WARNING_C)
+        kernels = {**_portable("c"), "plain": PLAIN_C}
+        return DriverUnderTest(name, kernels=kernels, bad_source=BAD_C, warning_source=WARNING_C)
     if kind == "LLVM":
-        return DriverUnderTest(name, kernels=_all_from("kernels.ll"), bad_source=BAD_IR)
+        return DriverUnderTest(name, kernels={**_portable("llvm"), "plain": PLAIN_IR}, bad_source=BAD_IR)
+    if kind == "PYTHON":
+        return DriverUnderTest(name, kernels=_portable("ir", 2000), lacks=PYTHON_LACKS, bad_source=BAD_KERNEL)
     if kind == "NULL":
         return DriverUnderTest(name, kernels={"nothing": "nothing"}, lacks=NULL_LACKS, core=name == "NULL")
     untold = _UNTOLD if kind == "PYTHON" else (*_UNTOLD, "kernels")
     return DriverUnderTest(name, lacks=dict.fromkeys(untold, "the driver's description says nothing of its kernels"))
 
 
+PLAIN_C = "void plain(int *out) { out[0] += 1; }\n"
+PLAIN_IR = """define void @plain(ptr %out) {
+  %v = load i32, ptr %out
+  %w = add i32 %v, 1
+  store i32 %w, ptr %out
+  ret void
+}
+"""
 BAD_C = "void broken(int *out) {\n  out[0] = undeclared;\n}\n"
 WARNING_C = ("warned", "void warned(int *out) {\n  int unused;\n  out[0] = 'ab';\n}\n")
 BAD_IR = "define void @broken(ptr %out) {\n  store i32 %undeclared, ptr %out\n  ret void\n}\n"
+
+BAD_KERNEL = 'hcq.ir 1 "bad.py"\nkernel broken(out: ptr<i32, global>) {\n  store %out, %undeclared\n  return\n}\n'
+
+PYTHON_LACKS: Mapping[str, str] = {
+    "inject": "faults are injected by native code and the null device",
+    "host_pointers": "it knows only memory that it has allocated itself",
+    "plain": "a kernel takes any sizes",
+    "native": "its queues are Python threads",
+}
 
 NULL_LACKS: Mapping[str, str] = {
     "computes": "the null device runs no code",
@@ -41,6 +58,7 @@ NULL_LACKS: Mapping[str, str] = {
 _UNTOLD = ("compiles", "computes", "typed", "log", "plain")
 
 
-def _all_from(file: str) -> dict[str, str]:
-    source = (HERE / file).read_text()
-    return dict.fromkeys(KERNELS, source)
+def _portable(language: str, spin_cost: int = 2) -> Mapping[str, str]:
+    from hcq.testing.kernels.portable import sources
+
+    return sources(language, spin_cost)

@@ -191,7 +191,7 @@ def test_a_plain_function_refuses_larger_sizes(dev, kernels):
     out = filled(dev, [0])
     for sizes in ({"global_size": (2, 1, 1)}, {"local_size": (1, 2, 1)}):
         with pytest.raises(LaunchError):
-            kernels.increment(out._buf, **sizes)
+            kernels.plain(out._buf, **sizes)
     assert read(out).tolist() == [0]
 
 
