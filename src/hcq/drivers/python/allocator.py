@@ -20,7 +20,7 @@ class PythonAllocator(HCQAllocator):
     device: PythonDevice
 
     def _alloc(self, size: int, options: BufferOptions) -> HCQBuffer:
-        return HCQBuffer(self.device.blocks.add(size), size)
+        return HCQBuffer(self.device.blocks.add(size, id(self.device)), size)
 
     def _free(self, opaque: HCQBuffer, options: BufferOptions) -> None:
         self.device.blocks.remove(opaque.va_addr)

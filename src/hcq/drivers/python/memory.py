@@ -1,4 +1,4 @@
-"""Which memory a PYTHON device has, and which bytes of it were ever written.
+"""Which memory PYTHON devices have, and which bytes of it were ever written.
 
 What does not live here: the allocator's cache and limit (its base), local and private arrays of a launch (run).
 """
@@ -15,9 +15,10 @@ ALIGNMENT = 64
 class Block:
     """One allocation: `data` are its bytes, `written` holds a 1 for each that was written."""
 
-    __slots__ = ("address", "data", "memory", "size", "written")
+    __slots__ = ("address", "data", "memory", "owner", "size", "written")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, owner: object) -> None:
+        self.owner = owner
         self.memory = ctypes.create_string_buffer(size + ALIGNMENT - 1)
         self.address = -(-ctypes.addressof(self.memory) // ALIGNMENT) * ALIGNMENT
         start = self.address - ctypes.addressof(self.memory)
@@ -27,16 +28,16 @@ class Block:
 
 
 class Blocks:
-    """All allocations of a device, found by address. Threads may share it: the queues' and those that allocate."""
+    """Allocations, found by address. Threads may share it: the queues' and those that allocate."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # held for single steps on the two tables, never while anything else runs
         self._blocks: dict[int, Block] = {}
         self._starts: list[int] = []
 
-    def add(self, size: int) -> int:
-        """New memory; returns its address."""
-        block = Block(size)
+    def add(self, size: int, owner: object) -> int:
+        """New memory of a device; returns its address."""
+        block = Block(size, owner)
         with self._lock:
             self._blocks[block.address] = block
             insort(self._starts, block.address)
@@ -47,10 +48,12 @@ class Blocks:
             if self._blocks.pop(address, None) is not None:
                 self._starts.remove(address)
 
-    def clear(self) -> None:
+    def drop(self, owner: object) -> None:
+        """Let go of what a closed device left: a lost one frees nothing."""
         with self._lock:
-            self._blocks.clear()
-            self._starts.clear()
+            for address in [each for each, block in self._blocks.items() if block.owner == owner]:
+                del self._blocks[address]
+                self._starts.remove(address)
 
     def at(self, address: int) -> Block | None:
         """The allocation that `address` lies in, or None."""
@@ -78,3 +81,7 @@ class Blocks:
         else:
             first = src - source.address
             target.written[start : start + size] = source.written[first : first + size]
+
+
+BLOCKS = Blocks()
+"""Those of all devices: each may use the others' memory."""

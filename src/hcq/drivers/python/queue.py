@@ -14,9 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.errors import DeviceLost
 from hcq.queues.command_queue import HWComputeQueue, HWCopyQueue
+from hcq.queues.signal import HCQSignal
 
 if TYPE_CHECKING:
     from hcq.drivers.python.device import PythonDevice
+
+
+class PythonDeviceSignal(HCQSignal):
+    """Signals of a kind of their own, so that copies to and from other kinds of devices go by the host: it notes what
+    they write, which their queues would not."""
+
+    __slots__ = ()
 
 
 class _Words:
