@@ -20,12 +20,21 @@ def looped(x, n):
     for i in range(n):
         if x[i] > 0:
             return i
+        if x[i] < 0:
+            return
     return n
 def recursive(x):
     return recursive(x)
 def sometimes(c):
     if c:
         return 1.0
+def two(n):
+    for i in range(n):
+        if i > 3:
+            return i
+        if i > 2:
+            return 0.5
+    return 1
 def many(*values):
     return values[0]
 square = lambda x: x * x
@@ -109,8 +118,9 @@ CASES = [
         "hcq.i32",
     ),
     ("p = x\nfor i in range(n):\n    p = §p + 1", "p changes in the loop", "index"),
+    ("v = two(n)§", "what the function returns is i32 where the loop begins", "return hcq.i32"),
     ("v = §sometimes(n > 0)\no[0] = v", "what sometimes returns", ""),
-    ("§v = looped(x, n)", "", ""),
+    ("§v = looped(x, n)", "a 'return' without a value", ""),
     # Loops
     ("for i in §o:\n    pass", "a loop goes over range", "range\\(n\\)"),
     ("for i in range(§a):\n    pass", "range takes integers", ""),
@@ -166,10 +176,12 @@ def test_a_mistake_is_shown_where_it_stands(body, message, hint, tmp_path):
     error = caught.value
     place = f"{tmp_path / 'case.py'}:{line}:{column}: "
     if body.startswith("§v = looped"):
-        place = f"{tmp_path / 'case.py'}:9:13: "  # the return inside the loop, and where it was called
+        place = f"{tmp_path / 'case.py'}:11:13: "  # the return inside the loop, and where it was called
         assert f"called at {tmp_path / 'case.py'}:{line}:" in error.log
+    elif "two(n)" in body:
+        place = f"{tmp_path / 'case.py'}:21:13: "
     elif "recursive" in body:
-        place = f"{tmp_path / 'case.py'}:12:12: "
+        place = f"{tmp_path / 'case.py'}:14:12: "
     assert error.message.startswith(place)
     assert error.source.lstrip().startswith(("@hcq.kernel", "def "))
     assert re.search(hint, error.log)

@@ -246,6 +246,35 @@ def nested(x):
     return y
 
 
+def first_above(x, n, limit):
+    for i in range(n):
+        if x[i] > limit:
+            return i
+    return -1
+
+
+def pair_of(total, n):
+    for a in range(1, n):
+        b = a
+        while True:
+            if a * b == total:
+                return hcq.f32(a * 100 + b)
+            b += 1
+            if b > n:
+                break
+        if a > 50:
+            return 0.5
+    return hcq.f32(-1)
+
+
+def write_until(o, n):
+    for i in range(n):
+        if i == 3:
+            return
+        o[i] = i
+    o[0] = 100
+
+
 def fill(o, at, value):
     o[at] = value
 
@@ -275,6 +304,23 @@ scaled_by_closure = make(4)
 def test_functions_are_inlined_with_defaults_keywords_tuples_and_early_returns():
     assert out(calls, 0.75, 13, size=7) == [0.75, 0.5, 23, 11, 7, 26, 3]
     assert out(calls, -3.0, 4, size=7) == [-1, 0, 4, 2, 7, 8, -12]
+
+
+@hcq.kernel
+def leaving(o: hcq.ptr[hcq.f32], x: hcq.ptr[hcq.i32], n: hcq.i32):
+    o[4] = first_above(x, n, 5)
+    o[5] = first_above(x, n, 1000)
+    o[6] = pair_of(n * 7, 20)
+    o[7] = pair_of(-1, 60)
+    write_until(o, n)
+
+
+@pytest.mark.parametrize("n", [2, 8])
+def test_functions_return_from_the_midst_of_loops(n):
+    x = np.arange(8, dtype=np.int32) * 2
+    expected = np.zeros(8, np.float32)
+    leaving.__kernel_function__(expected, x, n)
+    assert out(leaving, x, n, size=8) == expected.tolist()
 
 
 def test_a_kernel_calls_another_kernel_as_a_function():

@@ -206,6 +206,8 @@ def help{number}(a, b):
     for k in range(3):
         if k == 2:
             break
+        if c % 4 == {number}:
+            return c - k
         c = c + a
     return c | {r.randint(1, 7)}
 """

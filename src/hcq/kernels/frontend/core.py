@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.kernels import ir, types
 from hcq.kernels.frontend import source as sources
+from hcq.kernels.frontend.returns import RESULT
 from hcq.kernels.frontend.values import Array, Missing, Weak, is_constant, is_dynamic, numpy_scalar, same
 from hcq.kernels.ir import Block, Location, Op, Value
 
@@ -106,7 +107,8 @@ class Core:
         hint = value.hint
         if value.location is not None:
             hint = f"{value.location}: here\n{hint}" if hint else f"{value.location}: here"
-        return self.error(node, value.why.replace("{name}", name), hint)
+        shown = "what the function returns" if name == RESULT else name
+        return self.error(node, value.why.replace("{name}", shown), hint)
 
     # Names
 

@@ -1,6 +1,6 @@
 """Functions that a kernel calls: their bodies take the place of the call.
 
-`return` is made to stand at the ends of branches, where it only sets the result. What does not live here: builtins.
+What does not live here: builtins, and how `return` comes to stand at the ends of branches (returns).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.errors import CompileError
 from hcq.kernels import library, types
+from hcq.kernels.frontend import returns
 from hcq.kernels.frontend import source as sources
 from hcq.kernels.frontend.core import Frame
 from hcq.kernels.frontend.expressions import Expressions
@@ -59,7 +60,7 @@ class Inline(Expressions):
         self.stack.append(function)
         try:
             if source.tail is None:
-                source.tail = self.tail(source.tree.body)
+                source.tail = returns.tail(source.tree.body, self.error)
             self.statements(source.tail)
             result = self.frame.env[_RETURN]
         finally:
@@ -69,25 +70,6 @@ class Inline(Expressions):
             why = result.why.replace("{name}", f"what {name} returns")
             raise self.error(node, why, "return one type on every way: hcq.f32(...)")
         return result
-
-    def tail(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """The statements with every `return` at the end of a branch: what follows an `if` moves into its branches."""
-        for position, node in enumerate(body):
-            if isinstance(node, ast.Return):
-                return list(body[: position + 1])
-            if not _returns(node):
-                continue
-            if not isinstance(node, ast.If):
-                raise self.error(
-                    next(each for each in ast.walk(node) if isinstance(each, ast.Return)),
-                    "a 'return' inside a loop of a function that a kernel calls",
-                    "set a variable, leave the loop by 'break', and return the variable after it",
-                )
-            rest = list(body[position + 1 :])
-            branches = [self.tail([*each, *(rest if _falls(each) else [])]) for each in (node.body, node.orelse)]
-            moved = ast.copy_location(ast.If(node.test, branches[0] or [ast.Pass()], branches[1]), node)
-            return [*body[:position], moved]
-        return list(body)
 
     def library(self, node: ast.AST, name: str, *arguments: Any) -> Any:
         """A function of hcq.kernels.library, inlined."""
@@ -102,17 +84,3 @@ class Inline(Expressions):
         values = [self.build.cast(each, computed) for each in arguments]
         result = self.inline(node, mathlib.FUNCTIONS[name], [*values, mathlib.FORMATS[computed.name]], {})
         return self.build.cast(result, element)
-
-
-def _returns(node: ast.stmt) -> bool:
-    return any(isinstance(each, ast.Return) for each in ast.walk(node))
-
-
-def _falls(body: Sequence[ast.stmt]) -> bool:
-    """Whether the end of the statements may be reached, as far as `return` is concerned."""
-    if not body:
-        return True
-    last = body[-1]
-    if isinstance(last, ast.If):
-        return _falls(last.body) or _falls(last.orelse)
-    return not isinstance(last, ast.Return)

@@ -14,6 +14,7 @@ from hcq.kernels import types
 from hcq.kernels.builtins import Builtin
 from hcq.kernels.frontend.calls import Calls
 from hcq.kernels.frontend.core import Core, Join, filled
+from hcq.kernels.frontend.returns import RESULT
 from hcq.kernels.frontend.source import stored_names
 from hcq.kernels.frontend.values import Missing, Weak, describe, is_constant, is_number, same
 from hcq.kernels.ir import Block, Op, Value
@@ -318,9 +319,10 @@ class Loops(Calls):
         at = self.locate(max(stores, key=lambda each: (each.lineno, each.col_offset), default=site.node))
         if name in plan.types and is_number(value):
             after = value.type if isinstance(value, (Value, Weak)) else describe(value)
+            element = types.element_of(plan.types[name])
             return Missing(
                 f"{{name}} is {plan.types[name]} where the loop begins and {after} at the end of a round",
-                f"convert it where the loop sets it: {name} = hcq.{types.element_of(plan.types[name])}(...)",
+                f"convert it where the loop sets it: {'return' if name == RESULT else name + ' ='} hcq.{element}(...)",
                 at,
             )
         return Missing(
