@@ -474,6 +474,8 @@ def test_a_graph_takes_new_buffers_and_values(device):
     assert np.array_equal(y.numpy(), np.ones(10))
     graph.replay(vals={"count": 1})
     assert z.numpy().tolist() == [5.0, *(2 * x.numpy() + 5)[1:]]
+    graph.replay(vals={"saxpy.a": 0.5, "count": 10})
+    assert np.array_equal(z.numpy(), 2.5 * x.numpy() + 5)
 
 
 def test_the_source_of_a_kernel_in_every_language():
