@@ -404,7 +404,12 @@ def stream(device: str) -> list[Any]:
 
 
 @lru_cache
-def kernel(device: str, name: str) -> Any:
+def kernel(device: str, name: str, is_portable: bool = False) -> Any:
+    if is_portable:
+        import streams
+
+        made = getattr(streams, name)
+        return hcq.Device[device].program(name, made.source(device))
     sources = {
         ("CLANG", "triad"): kernels.TRIAD_HCQ,
         ("CLANG", "reduce"): kernels.REDUCE_HCQ,
@@ -422,8 +427,8 @@ def check_float(what: str, buf: Any, wanted: float) -> None:
 
 
 @bench
-def triad(n: int, device: str) -> float:
-    dev, prg, (a, b, c) = hcq.Device[device], kernel(device, "triad"), stream(device)
+def triad(n: int, device: str, is_portable: bool = False) -> float:
+    dev, prg, (a, b, c) = hcq.Device[device], kernel(device, "triad", is_portable), stream(device)
     # CLANG: a group of one item takes a chunk, in a loop; LLVM: an element an item
     items = kernels.STREAM_ITEMS if device == "LLVM" else 1
     groups = (kernels.STREAM_COUNT // (items if device == "LLVM" else kernels.STREAM_CHUNK), 1, 1)
@@ -437,8 +442,8 @@ def triad(n: int, device: str) -> float:
 
 
 @bench
-def reduce(n: int, device: str) -> float:
-    dev, prg, (sums, _, x) = hcq.Device[device], kernel(device, "reduce"), stream(device)
+def reduce(n: int, device: str, is_portable: bool = False) -> float:
+    dev, prg, (sums, _, x) = hcq.Device[device], kernel(device, "reduce", is_portable), stream(device)
     start = perf_counter()
     for _ in repeat(None, n):
         prg(sums, x, global_size=(kernels.BLOCKS, 1, 1), local_size=(kernels.BLOCK, 1, 1))

@@ -95,6 +95,7 @@ C: Final = Dialect(
 #pragma GCC optimize("-ffp-contract=off")
 #else
 #pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic ignored "-Weverything"
 #endif
 #include <hcq.h>
 """,
