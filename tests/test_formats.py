@@ -238,6 +238,65 @@ def test_gguf_has_metadata_and_tensors_in_the_order_of_c(device, tmp_path):
     assert np.array_equal(entry[1:3].load(device).numpy(), q8.reshape(3, 68)[1:])
 
 
+def part_of_gguf(name, number, count, total):
+    pairs = [pair("split.count", 2, count.to_bytes(2, "little")), pair("split.no", 2, number.to_bytes(2, "little"))]
+    pairs.append(pair("split.tensors.count", 5, total.to_bytes(4, "little")))
+    return gguf(pairs, [tensor(name, (4,), 0, 0)], np.full(4, number, np.float32).tobytes())
+
+
+def test_a_part_of_a_gguf_file_that_was_split_stands_for_all(tmp_path):
+    for number in range(3):
+        path = tmp_path / f"m-{number + 1:05}-of-00003.gguf"
+        path.write_bytes(part_of_gguf(f"t{number}", number, 3, 3))
+    everything = {f"t{number}": np.full(4, number, np.float32) for number in range(3)}
+    for path in tmp_path.iterdir():
+        same(hcq.load(path, "CLANG"), everything)
+    (tmp_path / "one.gguf").write_bytes(part_of_gguf("t0", 0, 3, 3))
+    with pytest.raises(FormatError, match="one of 3 parts"):
+        hcq.load(tmp_path / "one.gguf", "CLANG")
+    (tmp_path / "m-00002-of-00003.gguf").write_bytes(part_of_gguf("t1", 1, 3, 4))
+    with pytest.raises(FormatError, match="3 tensors instead of 4"):
+        hcq.load(tmp_path / "m-00002-of-00003.gguf", "CLANG")
+    (tmp_path / "m-00002-of-00003.gguf").unlink()
+    with pytest.raises(FileNotFoundError):
+        hcq.load(tmp_path / "m-00001-of-00003.gguf", "CLANG")
+
+
+def test_a_forked_child_loads(tmp_path):
+    path = tmp_path / "a.safetensors"
+    values = {"small": noise(100), "large": noise(5_000_000)}
+    hcq.save(path, values)
+    archive = formats.open(path)  # the child may use what it inherited
+    same(archive.load("CLANG"), values)
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            same(archive.load("CLANG"), values)
+            same(hcq.load(path, "LLVM"), values)
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_nothing_is_loaded_inside_a_capture(tmp_path):
+    hcq.save(tmp_path / "a.safetensors", {"small": noise(100)})
+    with pytest.raises(RuntimeError, match=r"inside hcq\.capture"), hcq.capture():
+        hcq.load(tmp_path / "a.safetensors", "CLANG")
+
+
+def test_a_sparse_file_of_more_than_four_gigabytes_is_loaded_in_part(tmp_path):
+    path = tmp_path / "a.safetensors"
+    far = 5 << 30
+    header = {"before": field("U8", [far], 0, far), "x": field("F32", [2, 3], far, far + 24)}
+    with open(path, "wb") as file:
+        file.write(safetensors(header))
+        file.seek(far, os.SEEK_CUR)
+        file.write(np.arange(6, dtype=np.float32).tobytes())
+    same(hcq.load(path, "CLANG", "x"), {"x": np.arange(6, dtype=np.float32).reshape(2, 3)})
+
+
 def test_blocks_of_every_type_have_the_size_that_ggml_says():
     constants = pytest.importorskip("gguf.constants", reason="the package gguf is the reference, and not here")
     known = {each.number: (each.name, each.size, each.nbytes) for each in blocks.TYPES}

@@ -69,6 +69,7 @@ class Archive(Mapping[str, Entry]):
 
 def open(path: str | os.PathLike[str], names: str | Iterable[str] | None = None) -> Archive:
     """Look into a safetensors file, an index over several, a GGUF file, .npy or .npz; which it is, its contents say.
+    A part of a GGUF file that was split (`NAME-00001-of-00003.gguf`) stands for all of it.
 
     With `names`, as hcq.load takes them, only those tensors are in it, and of an index only their files are opened.
     Headers are read and checked, tensors are not. Blocks. Raises FormatError for a file that is damaged or none of
@@ -80,7 +81,7 @@ def open(path: str | os.PathLike[str], names: str | Iterable[str] | None = None)
     metadata: dict[str, Any] = {}
     entries: Iterable[Entry]
     if begin.startswith(gguf.MAGIC):
-        format, (entries, metadata) = "gguf", gguf.parse(source)
+        format, (entries, metadata) = "gguf", _open_gguf(source)
     elif begin.startswith(npy.MAGIC):
         format, entries = "npy", [npy.parse(source)]
     elif begin.startswith(npy.ZIP_MAGIC):
@@ -96,6 +97,17 @@ def open(path: str | os.PathLike[str], names: str | Iterable[str] | None = None)
 
 
 _NO_PATTERNS = str.maketrans({"*": "", "?": "", "[": ""})  # a key that isn't there is not one pattern of others
+
+
+def _open_gguf(source: Source) -> tuple[list[Entry], dict[str, Any]]:
+    """A GGUF file, or all parts of one that was split: the entries of all, the metadata of the one that is opened."""
+    entries, metadata = gguf.parse(source)
+    for path in gguf.other_parts(source.path, metadata):
+        entries += gguf.parse(Source(path))[0]
+    expected = metadata.get(gguf.TENSORS_OF_ALL, len(entries))
+    if gguf.PARTS in metadata and expected != len(entries):
+        raise FormatError(source.path, None, f"all parts together have {len(entries)} tensors instead of {expected}")
+    return entries, metadata
 
 
 def _open_index(source: Source, names: str | Iterable[str] | None) -> Archive:

@@ -7,6 +7,7 @@ reading tensors (reading).
 from __future__ import annotations
 
 import math
+import re
 import struct
 from typing import Any
 
@@ -16,6 +17,8 @@ from hcq.formats.entry import RAW, Entry, check_places
 from hcq.formats.source import Source
 
 MAGIC = b"GGUF"
+PARTS, TENSORS_OF_ALL = "split.count", "split.tensors.count"  # keys of files that were split
+_PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf\Z")
 _MOST_HEADER = 1 << 28  # bytes; vocabularies take some 10 MB
 _MOST_DIMENSIONS = 4
 _MOST_NESTING = 4  # arrays of arrays
@@ -51,6 +54,21 @@ def parse(source: Source) -> tuple[list[Entry], dict[str, Any]]:
     entries = [_entry(source, begin, alignment, *description) for description in found]
     check_places(source, entries, begin, max(begin, source.size), holes=True)
     return entries, metadata
+
+
+def other_parts(path: str, metadata: dict[str, Any]) -> list[str]:
+    """The paths of the other parts of a file that was split, which its name and its metadata tell; else none."""
+    count = metadata.get(PARTS, 1)
+    if type(count) is not int or not 0 <= count < 100_000:
+        raise FormatError(path, None, f"{PARTS} must be a number of files, not {count!r:.40}")
+    if count <= 1:
+        return []
+    found = _PART.search(path)
+    if found is None or int(found[2]) != count:
+        reason = f"one of {count} parts, and its name doesn't end as theirs do, -00001-of-{count:05}.gguf"
+        raise FormatError(path, None, reason)
+    parts = (f"{path[: found.start()]}-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1))
+    return [part for part in parts if part != path]
 
 
 class _Head:
