@@ -20,7 +20,8 @@ _CHEAP = frozenset(
     + ("ptrtoaddr", "inttoptr", "bitcast", "addrspacecast", "extractelement", "insertelement", "shufflevector")
     + ("extractvalue", "insertvalue")
 )
-_PURE = _CHEAP | {"udiv", "sdiv", "urem", "srem", "fdiv", "frem", "fptoui", "fptosi"}
+DIVISIONS = frozenset(("udiv", "sdiv", "urem", "srem"))
+_PURE = _CHEAP | DIVISIONS | {"fdiv", "frem", "fptoui", "fptosi"}
 _PURE_CALL = re.compile(r"@llvm\.(?:[su](?:min|max)|fma|fmuladd|fabs|sqrt|floor|ceil|ctpop|ctlz|cttz|abs)\.")
 _CHEAP_CALL = re.compile(r"@llvm\.(?:[su](?:min|max)|fma|fmuladd|fabs|abs)\.")
 _GROUP_CALL = re.compile(r"@hcq\.(?:group_id|local_size|num_groups)\(")

@@ -243,6 +243,9 @@ class Version:
             ]
         if self.frame.leaving and END in region.outcomes:
             lines.append("  store i32 0, ptr %hcq.outcome")
+        writer = Writer(self.analysis, self.frame, region, r, bound, loop=r)
+        if not self.rounds and not (self.frame.leaving and region.number):  # somebody is there to divide
+            lines += writer.ahead()
         lines += self._loop_head(r, f"hcq.{r}.first" if bound else f"hcq.{r}", f"%hcq.lo.{r}" if bound else "0")
         if self.frame.leaving and region.number:
             lines += self._state(r)
@@ -251,7 +254,7 @@ class Version:
                 f"  br i1 %hcq.there.{r}, label %hcq.{r}.going, label %hcq.{r}.next",
                 f"hcq.{r}.going:",
             ]
-        lines += Writer(self.analysis, self.frame, region, r, bound, loop=r).write()
+        lines += writer.write()
         lines += self._loop_tail(r, f"%hcq.hi.{r}" if bound else "%hcq.l0")
         lines += self._dispatch(region)
         return lines

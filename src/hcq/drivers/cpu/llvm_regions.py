@@ -94,14 +94,24 @@ class Analysis:
         del self.starts[self.barriers + 1 :]
         self.cuts: dict[int, int] = {}  # piece -> number of the region that starts there, though there is no barrier
         self._cut_at(headers)
-        # All items that are left in a group always stand at the same barrier; some may have left before others.
-        # A barrier that only some of those come to is none at which all stand.
-        self.uniform = all(self._ends_together(region) for region in self.regions) and not any(
+        self.uniform = self._stand_together()
+        if len(self.starts) > 1:
+            # A loop with a barrier whose head all come to is one end for what stands before it, not the ends behind it:
+            # that may be what was missing.
+            self._cut_further()
+            self.uniform = self.uniform or self._stand_together()
+        if not self.uniform:
+            del self.starts[self.barriers + 1 :]
+            self.cuts = {}
+            self._cut_at(headers)
+        self.leaving = self.uniform and any(not self._ends_together(r, frozenset()) for r in self.regions)
+
+    def _stand_together(self) -> bool:
+        """True if all items that are left in a group always stand at the same barrier; some may have left before.
+        A barrier that only some of those come to is none at which all stand."""
+        return all(self._ends_together(region) for region in self.regions) and not any(
             piece.barrier and n in self.variation.pieces for n, piece in enumerate(self.pieces)
         )
-        self.leaving = self.uniform and any(not self._ends_together(r, frozenset()) for r in self.regions)
-        if len(self.starts) > 1 and self.uniform:
-            self._cut_further()
 
     def _meet(self, header: int) -> bool:
         """True if all items that are left go round the loop at `header`, and equally often."""

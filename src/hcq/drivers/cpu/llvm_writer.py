@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hcq.drivers.cpu import llvm_flow as flow
 from hcq.drivers.cpu.llvm_locals import Refused
 from hcq.drivers.cpu.llvm_regions import END
 
@@ -99,6 +100,22 @@ class Writer:
             self._piece(number)
         return self.lines
 
+    def ahead(self) -> list[str]:
+        """Code for before the loop over the items: divisions that all items do alike, and first of all. LLVM doesn't
+        move them there, for a division may trap, and puts them behind the guards, where no vector can be made of them.
+        """
+        a = self.a
+        body = {i.value for i in a.pieces[self.region.start].body}
+        found: set[int] = set()
+        for i in a.pieces[self.region.start].body:
+            if i.op in flow.DIVISIONS and i.value not in a.variation.values:
+                needed = a.needed({i.value})
+                if all(flow.pure(a.definitions[v]) and (v in body or v in a.recomputable) for v in needed):
+                    found.update(needed)
+        self._early(found)
+        lines, self.lines = self.lines, []
+        return lines
+
     def bound(self, operand: str) -> str:
         """A bound (see llvm_bounds) as a value that can be had before the loop."""
         if not operand.startswith("%hcq.v"):
@@ -110,7 +127,7 @@ class Writer:
         return f"%hcq.i{value}.r{self.region.number}"
 
     def _early(self, values: set[int]) -> None:
-        needed = self.a.needed(values)
+        needed = [v for v in self.a.needed(values) if v not in self.early]
         self.early.update(needed)
         for value in needed:
             i = self.a.definitions[value]

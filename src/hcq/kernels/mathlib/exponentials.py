@@ -7,7 +7,7 @@ import math
 
 from hcq.kernels.builtins import copysign, fma, maximum, minimum, rint, sqrt, where
 from hcq.kernels.mathlib.logarithms import log, log1p
-from hcq.kernels.mathlib.polynomials import polynomial, power_of_two, scaled
+from hcq.kernels.mathlib.polynomials import as_integer, polynomial, power_of_two, scaled
 
 
 def exp(x, T):
@@ -15,7 +15,7 @@ def exp(x, T):
     t = minimum(maximum(x, T.EXP_MIN), T.EXP_MAX)
     n = rint(t * T.LOG2E_HI)
     r = fma(n, -T.LN2_LO, fma(n, -T.LN2_HI, t))
-    return scaled(fma(r * r, polynomial(r, T.EXP), r) + 1.0, T.integer(n), T)
+    return scaled(fma(r * r, polynomial(r, T.EXP), r) + 1.0, as_integer(n, T), T)
 
 
 def exp2(x, T):
@@ -25,7 +25,7 @@ def exp2(x, T):
     r = f * T.LN2_HI
     # What f * ln 2 lost by rounding is added to the linear term.
     lost = fma(f, T.LN2_LO, fma(f, T.LN2_HI, -r))
-    return scaled(fma(r * r, polynomial(r, T.EXP), r + lost) + 1.0, T.integer(n), T)
+    return scaled(fma(r * r, polynomial(r, T.EXP), r + lost) + 1.0, as_integer(n, T), T)
 
 
 def expm1(x, T):
@@ -33,7 +33,7 @@ def expm1(x, T):
     t = minimum(maximum(x, T.EXPM1_MIN), T.EXP_MAX)
     n = rint(t * T.LOG2E_HI)
     r = fma(n, -T.LN2_LO, fma(n, -T.LN2_HI, t))
-    half = power_of_two(T.integer(n) - 1, T)
+    half = power_of_two(as_integer(n, T) - 1, T)
     y = fma(fma(r * r, polynomial(r, T.EXP), r), half, half - 0.5)
     return copysign(y + y, x)
 

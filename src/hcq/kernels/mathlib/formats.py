@@ -17,6 +17,7 @@ class F32:
     dtype: Final = types.f32
     integer: Final = types.i32
     DIGITS: Final = 23
+    WHOLE: Final = 1.5 * 2.0**23  # beside it a float's last digits are those of an integer
     BIAS: Final = 127
     ROOT_HALF_BITS: Final = 0x3F3504F3  # of sqrt(1/2)
     LEAST_NORMAL: Final = 2.0**-126
@@ -128,6 +129,7 @@ class F64:
     dtype: Final = types.f64
     integer: Final = types.i64
     DIGITS: Final = 52
+    WHOLE: Final = 1.5 * 2.0**52
     BIAS: Final = 1023
     ROOT_HALF_BITS: Final = 0x3FE6A09E667F3BCD
     LEAST_NORMAL: Final = 2.0**-1022

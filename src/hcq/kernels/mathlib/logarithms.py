@@ -7,7 +7,7 @@ log(1 + f) = 2 s + s**3 P(s**2) = f - s (f - s**2 P). What does not live here: e
 import math
 
 from hcq.kernels.builtins import bitcast, floor, fma, maximum, minimum, rint, where
-from hcq.kernels.mathlib.polynomials import polynomial, scaled
+from hcq.kernels.mathlib.polynomials import as_integer, polynomial, scaled
 
 
 def exponent_and_fraction(x, T):
@@ -98,7 +98,7 @@ def pow(a, b, T):
     f2 = (t - n) + where(t == product, rest, T.dtype(0))
     r = f2 * T.LN2_HI
     lost = fma(f2, T.LN2_LO, fma(f2, T.LN2_HI, -r))
-    core = scaled(fma(r * r, polynomial(r, T.EXP), r + lost) + 1.0, T.integer(n), T)
+    core = scaled(fma(r * r, polynomial(r, T.EXP), r + lost) + 1.0, as_integer(n, T), T)
     grows = (size > 1.0) == (b > 0.0)
     edge = (size == 0.0) | (size == math.inf) | (abs(b) == math.inf)
     magnitude = where(edge, where(grows, T.dtype(math.inf), T.dtype(0)), core)

@@ -14,6 +14,14 @@ def polynomial(x, coefficients):
     return total
 
 
+def as_integer(n, T):
+    """A whole number of a float, no further from 0 than 2**(DIGITS - 2), as an integer: any integer for NaN.
+
+    A conversion that holds to the range costs several times as much.
+    """
+    return bitcast(n + T.WHOLE, T.integer) - bitcast(T.dtype(T.WHOLE), T.integer)
+
+
 def power_of_two(n, T):
     """2**n for an integer n whose power is a normal number."""
     return bitcast((n + T.BIAS) << T.DIGITS, T.dtype)
