@@ -1,0 +1,85 @@
+"""hcq.save: what others read, and what is left when it fails."""
+
+import os
+
+import numpy as np
+import pytest
+from tensor_files import DEVICES, EVERYTHING, noise, opened_device, same
+
+import hcq
+from hcq import dtypes, formats
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    with opened_device(request.param) as name:
+        yield name
+
+
+def test_what_is_saved_is_what_others_read_and_we_load(device, tmp_path):
+    buffers = {name: hcq.array(value, device) for name, value in EVERYTHING.items() if value.size}
+    buffers["nothing"] = EVERYTHING["nothing"]  # arrays are saved as well
+    package = pytest.importorskip("safetensors", reason="the package safetensors is the reference, and not here")
+    path = tmp_path / "saved.safetensors"
+    hcq.save(path, buffers, metadata={"a": "b"})
+    read = dict(package.deserialize(path.read_bytes()))
+    assert set(read) == set(EVERYTHING)
+    for name, value in EVERYTHING.items():
+        assert tuple(read[name]["shape"]) == value.shape and bytes(read[name]["data"]) == value.tobytes(), name
+    loaded = hcq.load(path, device)
+    same(loaded, EVERYTHING)
+    assert loaded.metadata == {"a": "b"}
+
+
+def test_shards_saved_again_leave_those_of_the_former_index(tmp_path):
+    index = tmp_path / "m.safetensors.index.json"
+    hcq.save(index, {"a": noise(10), "b": noise(10)}, shard_bytes=10)
+    former = {path: path.read_bytes() for path in tmp_path.glob("*.safetensors")}
+    hcq.save(index, {"a": noise(10, 1), "b": noise(10, 2)}, shard_bytes=10)
+    assert all(path.read_bytes() == data for path, data in former.items())
+    same(hcq.load(index, "CLANG"), {"a": noise(10, 1), "b": noise(10, 2)})
+
+
+def test_saving_replaces_at_once_and_a_failure_leaves_what_was_there(tmp_path):
+    path = tmp_path / "a.safetensors"
+    hcq.save(path, {"a": noise(100)})
+    before = path.read_bytes()
+    os.chmod(path, 0o640)
+    buf = hcq.Buffer("CLANG", 4, dtypes.float32)
+    for wrong in ({"a": buf}, {"a": object()}, {3: noise(1)}, [noise(3)]):
+        with pytest.raises((TypeError, RuntimeError)):
+            hcq.save(path, wrong)
+    for arguments in ({"metadata": {"a": 1}}, {"shard_bytes": 10}):
+        with pytest.raises((TypeError, ValueError)):
+            hcq.save(path, {"a": noise(1)}, **arguments)
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["a.safetensors"]
+    with pytest.raises(ValueError, match="suffix"):
+        hcq.save(tmp_path / "a.bin", {})
+    with pytest.raises(TypeError, match="NumPy doesn't have"):
+        hcq.save(tmp_path / "a.npy", EVERYTHING["bf16"])
+    with pytest.raises(OSError, match="No such file"):
+        hcq.save(tmp_path / "missing" / "a.safetensors", {"a": noise(1)})
+    hcq.save(path, {"a": noise(100, 3)})
+    assert path.stat().st_mode & 0o777 == 0o640 and os.listdir(tmp_path) == ["a.safetensors"]
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    path = tmp_path / "a.safetensors"
+    hcq.save(path, {"a": noise(100)})
+    before = path.read_bytes()
+
+    def full(descriptor, data):
+        raise OSError(28, os.strerror(28))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(formats.replace.os, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            hcq.save(path, {"a": noise(200)})
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["a.safetensors"]
+
+
+def test_a_symbolic_link_stays_one_when_saved_to(tmp_path):
+    real, link = tmp_path / "real.npy", tmp_path / "link.npy"
+    link.symlink_to(real)
+    hcq.save(link, noise(10))
+    assert link.is_symlink() and np.array_equal(np.load(real), noise(10))
