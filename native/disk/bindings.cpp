@@ -50,6 +50,25 @@ nb::tuple move(int descriptor, nb::handle buffer, uint64_t offset, bool write) {
   return nb::make_tuple(moved, error);
 }
 
+// While a signal that a copy sets isn't reached, does pieces of it here: for some milliseconds, then Python may look at
+// its own signals. Whether to come again.
+bool help(nb::handle signal, uint64_t value) {
+  Signal* s = signal_of(signal.ptr());
+  if (!s) throw nb::python_error();
+  nb::gil_scoped_release release;
+  uint64_t until = now_ns() + 10000000;
+  Queue* q = s->setter.load(std::memory_order_relaxed);
+  if (queue_retain_live(q)) {
+    step(q, true, now_ns() + 20000);  // the copy may not have begun
+    queue_release(q);
+  }
+  while (signal_reached(*s->memory, value) == Reached::no) {
+    if (!engine_help()) return false;
+    if (now_ns() >= until) return true;
+  }
+  return false;
+}
+
 uint64_t address(nb::handle buffer) {
   Py_buffer view;
   if (PyObject_GetBuffer(buffer.ptr(), &view, PyBUF_SIMPLE) != 0) throw nb::python_error();
@@ -100,6 +119,8 @@ void bind_disk(nb::module_& m) {
   m.def("disk_move", move, nb::arg("descriptor"), nb::arg("buffer"), nb::arg("offset"), nb::arg("write"),
         "Read into the whole buffer, or write it, on this thread, without the GIL: (bytes moved, errno; -1 where the "
         "file ends).");
+  m.def("disk_help", help, nb::arg("signal"), nb::arg("value"),
+        "Do some of the copy that is to set the signal, on this thread; whether there may be more.");
   m.def("disk_address", address, nb::arg("buffer"), "Where the memory of a C-contiguous buffer is; it isn't kept.");
   m.def("disk_map", map, nb::arg("descriptor"), nb::arg("bytes"), nb::arg("writable"),
         "Map the first bytes of a file, shared with all who do; the address. OSError.");

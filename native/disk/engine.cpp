@@ -38,6 +38,19 @@ bool next_piece(const std::vector<Transfer*>& list, Piece* piece) {
   return false;
 }
 
+// One piece on this thread, which has the lock before and after.
+void work_off(Engines* e, std::unique_lock<std::mutex>& guard, const Piece& piece) {
+  guard.unlock();
+  uint64_t failed_at = 0;
+  int error = move_piece(piece, &failed_at);
+  guard.lock();
+  if (!end_piece(piece, error, failed_at)) return;
+  forget(&e->for_threads, piece.transfer);
+  guard.unlock();
+  transfer_over(piece.transfer);
+  guard.lock();
+}
+
 void run_thread() {
   set_thread_name("hcq-disk");
   Engines* e = g_engines;
@@ -50,15 +63,7 @@ void run_thread() {
       --e->idle;
       continue;
     }
-    guard.unlock();
-    uint64_t failed_at = 0;
-    int error = move_piece(piece, &failed_at);
-    guard.lock();
-    if (!end_piece(piece, error, failed_at)) continue;
-    forget(&e->for_threads, piece.transfer);
-    guard.unlock();
-    transfer_over(piece.transfer);
-    guard.lock();
+    work_off(e, guard, piece);
   }
 }
 
@@ -182,6 +187,18 @@ void engine_start(Transfer* t) {
   }
   guard.unlock();
   e->work.notify_all();
+}
+
+bool engine_help() {
+  Engines* e = g_engines;
+  std::unique_lock<std::mutex> guard(e->lock);
+  for (Transfer* t : e->for_threads) {
+    Piece piece;
+    if (t->writes || t->way != Way::cached || !take_piece(t, &piece)) continue;
+    work_off(e, guard, piece);
+    return true;
+  }
+  return false;
 }
 
 unsigned engine_threads() {

@@ -12,7 +12,9 @@ bool engine_has_uring();  // tries, the first time
 
 std::mutex& engine_lock();
 void engine_start(Transfer*);  // any thread; doesn't block
-unsigned engine_threads();     // alive, for reports
+// A thread that waits for a copy does a piece itself, of what the system holds in memory. False: there is none.
+bool engine_help();
+unsigned engine_threads();  // alive, for reports
 void engine_after_fork();
 
 // How fast each way is on a volume, in bytes a second; 0: not tried.

@@ -74,7 +74,7 @@ bool copy(Device* d, Queue* q, uint64_t dest, uint64_t source, uint64_t bytes, b
   while (t->signal->memory->value.load(std::memory_order_acquire) < value) {
     if (steps)
       step(q, true, now_ns() + 20000);
-    else
+    else if (!engine_help())
       std::this_thread::yield();
   }
   return signal_reached(*t->signal->memory, value) == Reached::yes;

@@ -95,6 +95,8 @@ class DiskDevice(NativeDevice):
         profile.name_copies(queue, name)
         queue.signal(done, 1).submit(self)
         try:
+            while _native.disk_help(done, 1):
+                pass
             self.wait_for([(done, 1)])
         except DeviceLost as error:
             self._forget_reported(_native.signal_error(done))
