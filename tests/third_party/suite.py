@@ -61,7 +61,7 @@ def grid(launch, out: "i32*"):
     for item in range(count):
         out[number * count + item] += number * 1000 + item + 1
 
-def barrier(launch, out: "i32*", rounds: "i32"):
+def meet(launch, out: "i32*", rounds: "i32"):
     group, _, (count, _, _) = launch
     sums = [0] * count
     for turn in range(rounds):

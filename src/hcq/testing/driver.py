@@ -46,7 +46,7 @@ KERNELS: Mapping[str, str] = {
     "raw": "raw(out, u32 a): out[0] = a's bits",
     "sixty_four": "sixty_four(out, b1 ... b31, v0 ... v31): out[0] = sum of all bN[0] and all vN, wrapping",
     "grid": "grid(out): g the linear group, i the linear item, n items a group: out[g * n + i] += g * 1000 + i + 1",
-    "barrier": "barrier(out, rounds): local memory; item i of n ends with out[g*n+i] = sum over rounds of what its "
+    "meet": "meet(out, rounds): local memory; item i of n ends with out[g*n+i] = sum over rounds of what its "
     "right neighbour (i+1) % n had stored in that round: neighbour + round",
 }
 

@@ -139,7 +139,7 @@ def grid(out: hcq.ptr[hcq.i32]):
 
 
 @hcq.kernel
-def barrier(out: hcq.ptr[hcq.i32], rounds: hcq.i32):
+def meet(out: hcq.ptr[hcq.i32], rounds: hcq.i32):
     shared = hcq.local(hcq.i32, 256)
     item, items = hcq.local_id(0), hcq.local_size(0)
     total = 0
@@ -151,7 +151,7 @@ def barrier(out: hcq.ptr[hcq.i32], rounds: hcq.i32):
     out[hcq.group_id(0) * items + item] = total
 
 
-ALL = (fill, iota, add, increment, append, spin, nothing, values, raw, sixty_four, grid, barrier)
+ALL = (fill, iota, add, increment, append, spin, nothing, values, raw, sixty_four, grid, meet)
 
 
 @cache

@@ -220,7 +220,7 @@ def test_groups_and_items_number_as_the_sizes_say(dev, kernels, groups, items):
 @pytest.mark.parametrize(("groups", "items", "rounds"), [(1, 1, 1), (1, 2, 1), (3, 16, 5), (40, 64, 3), (2, 5, 50)])
 def test_items_of_a_group_meet_at_barriers(dev, kernels, groups, items, rounds):
     out = filled(dev, [0] * (groups * items))
-    kernels.barrier(out._buf, vals=(rounds,), global_size=(groups, 1, 1), local_size=(items, 1, 1))
+    kernels.meet(out._buf, vals=(rounds,), global_size=(groups, 1, 1), local_size=(items, 1, 1))
     one = [sum((i + 1) % items + r for r in range(rounds)) for i in range(items)]
     assert read(out).tolist() == one * groups
 
