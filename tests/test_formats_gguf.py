@@ -171,3 +171,13 @@ def test_what_cannot_be_converted_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"not as dtypes\.int8"):
         hcq.load(path, "CLANG", dtype=dtypes.int8)
     assert hcq.memory_stats("CLANG").live_bytes == before.live_bytes
+
+
+@pytest.mark.parametrize("kind", QUANTISED)
+def test_an_item_for_each_element_makes_the_same_numbers(kind, tmp_path):
+    """As on devices that are no processors; the strict one also looks at every index."""
+    known = blocks.BY_NAME[kind]
+    path = tmp_path / "a.gguf"
+    path.write_bytes(gguf((), [tensor("q", (2 * known.size,), known.number, 0)], quantised_blocks(kind, 2).tobytes()))
+    expected = hcq.load(path, "LLVM", dtype=dtypes.float32)["q"].numpy()
+    same(hcq.load(path, "PYTHON", dtype=dtypes.float32), {"q": expected})
