@@ -21,6 +21,8 @@ NOTES = (
     "A copy reads as much as it writes, and writing is dearer: a step that mostly reads can pass 100 %.",
     "A frame is one picture through all steps; overlapped, its copies run beside the kernels of the one before.",
 )
+USUAL = ("CLANG", "LLVM")
+"""The devices that the demo runs on where none is named."""
 NEEDED = {"scipy": "scipy", "PIL": "pillow"}
 
 
@@ -140,25 +142,29 @@ def _work(
 def _open(names: list[str], everything: bool) -> tuple[list[Any], dict[str, str]]:
     """The devices to run on, and those left out with the reason. One that was named must open."""
     from hcq import Device
-    from hcq.demo.pipeline import LANGUAGES
 
     if names:
         opened = [Device[name] for name in dict.fromkeys(Device.canonicalize(name) for name in names)]
         for device in opened:
-            if device.dname.partition(":")[0] not in LANGUAGES:
-                raise Mistake(f"the demo has no kernels for {device.dname}: it runs on {' and '.join(LANGUAGES)}")
+            if device.kernel_language is None:
+                raise Mistake(f"{device.dname} runs no portable kernels, which the demo's are")
         return opened, {}
     opened, left_out = [], {}
-    for name in Device._devices if everything else LANGUAGES:
-        if name not in LANGUAGES:
-            left_out[name] = "the demo has no kernels for it"
+    for name in Device._devices if everything else USUAL:
+        if name == "PYTHON":
+            left_out[name] = "it would take hours: --device PYTHON --megapixels 0.01"
             continue
         try:
-            opened.append(Device[name])
+            device = Device[name]
         except DeviceUnavailable as error:
             left_out[name] = str(error)
+            continue
+        if device.kernel_language is None:
+            left_out[name] = "it runs no kernels"
+        else:
+            opened.append(device)
     if not opened:
-        raise Failure("no device opens here that the demo has kernels for:\n  " + _lines(left_out))
+        raise Failure("no device opens here that the demo runs on:\n  " + _lines(left_out))
     return opened, left_out
 
 

@@ -2,7 +2,7 @@
 
 photo       finding, reading and composing pictures
 plan        the steps: kernels, buffers, sizes, bytes moved; the same on every device
-picture.c   the kernels in C;  ir  the same kernels in LLVM IR
+picture     the kernels, in the kernel language
 pipeline    runs the steps on one device through its queues and signals, and times them
 memory      how fast this machine's memory is, measured without hcq
 reference   the same pictures by SciPy and NumPy, and the comparison

@@ -7,14 +7,13 @@ A frame of work is three queues, built and bound once, and submitted for every f
     copy     wait made >= n        results -> host      set freed = n
 
 With two slots of buffers the copies of one frame run beside the kernels of another. What does not live here: what the
-steps are (plan), and the kernels' source.
+steps are (plan), and the kernels (picture).
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from importlib.resources import files
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import hcq
+from hcq.demo.picture import kernels
 from hcq.demo.plan import TRIAD_FLOATS_A_GROUP, gaussian_weights, make_plan
+from hcq.kernels.lower import entry_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-LANGUAGES = {"CLANG": "C", "LLVM": "LLVM IR"}
-"""What the demo's kernels are written in for each kind of device that it runs on."""
+LANGUAGES = {"c": "C", "llvm": "LLVM IR", "opencl": "OpenCL C", "cuda": "CUDA C", "spirv": "SPIR-V"}
+"""What portable kernels become for a device, in words."""
 
 RESULTS = {"blurred": "uint8", "edges": "uint8", "counts": "uint32", "shift": "int32", "equalised": "uint8"}
 """The buffers that are copied back to the host, and what they hold."""
@@ -88,18 +89,21 @@ def run(
     """Run the whole demo on an opened device. `photo` is (3, height, width) uint8. `copier` is what copies are compared
     with, in between, so that both meet the same load. `step` is called before each part.
 
-    Blocks for seconds; frees what it allocated. Raises ValueError for a device that the demo has no kernels for, and
+    Blocks for seconds; frees what it allocated. Raises ValueError for a device that runs no portable kernels, and
     whatever the device raises.
     """
     plan = make_plan(photo.shape[2], photo.shape[1], sigma)
+    language = dev.kernel_language
+    if language is None:
+        raise ValueError(f"{dev.dname} runs no portable kernels, which the demo's are")
     step("compile")
-    text = source(dev, sigma)
-    cached = hcq.cache.explain(text, dev.compiler).hit
-    start = time.perf_counter()
-    library = dev.compiler.compile_cached(text)
-    outcome = Outcome(dev.dname, LANGUAGES[_kind(dev)], time.perf_counter() - start, cached)
     names = {*(planned.kernel for planned in plan.steps), "triad"}
-    programs = {name: dev.runtime(name, library) for name in sorted(names)}
+    made = {name: each for name, each in kernels(gaussian_weights(sigma)).items() if name in names}
+    start = time.perf_counter()
+    texts = {name: each.source(dev) for name, each in made.items()}
+    cached = all(hcq.cache.explain(text, dev.compiler).hit for text in texts.values())
+    programs = {name: dev.program(entry_name(name), text) for name, text in texts.items()}
+    outcome = Outcome(dev.dname, LANGUAGES.get(language, language), time.perf_counter() - start, cached)
     step("prepare buffers and queues")
     slots = [Slot(dev, plan, programs, photo) for _ in range(2)]
     step(f"{ROUNDS} frames, one by one")
@@ -111,20 +115,6 @@ def run(
     outcome.timings += _launches(dev, programs["triad"])
     dev.synchronize()
     return outcome
-
-
-def source(dev: Any, sigma: float) -> str:
-    """The kernels in the language of the device's compiler, with the blur's weights in them."""
-    weights = gaussian_weights(sigma)
-    kind = _kind(dev)
-    if kind not in LANGUAGES:
-        raise ValueError(f"the demo has no kernels for {dev.dname}: it runs on {' and '.join(LANGUAGES)}")
-    if LANGUAGES[kind] == "C":
-        head = f"#define RADIUS {len(weights) // 2}\n#define WEIGHTS {', '.join(map(str, weights))}\n"
-        return head + files("hcq.demo").joinpath("picture.c").read_text(encoding="utf-8")
-    from hcq.demo.ir import module
-
-    return module(weights)
 
 
 class Slot:
@@ -296,11 +286,6 @@ def _launches(dev: Any, triad: Any) -> list[Timing]:
 
 
 # Helpers
-
-
-def _kind(dev: Any) -> str:
-    kind: str = dev.dname.partition(":")[0]
-    return kind
 
 
 def _bytes(dev: Any, size: int, options: Any = None) -> Any:
