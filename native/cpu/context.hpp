@@ -30,7 +30,8 @@ struct Fiber {
 
 struct Context {
   GroupContext group;
-  uint32_t local_id[4];  // of the item that runs; the fourth pads a vector store
+  uint32_t
+      local_id[4];  // of the item that runs; the fourth: the group is done (hcq.h), and pads a vector store of fibers
   // The fiber switch, in assembler, knows what follows.
   Fiber* current;
   Fiber* previous;  // the one whose `next` is `current`

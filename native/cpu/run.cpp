@@ -48,23 +48,30 @@ struct Job {
   uint64_t first, last;
 };
 
-// On the context's item stack: every item of every group, one after the other.
+// The items of a group, one after the other, until one says that it has done the work of all.
+void run_items_of_group(Context* c, const uint32_t items[3]) {
+  c->local_id[3] = 0;
+  for (uint32_t z = 0; z < items[2]; ++z) {
+    c->local_id[2] = z;
+    for (uint32_t y = 0; y < items[1]; ++y) {
+      c->local_id[1] = y;
+      for (uint32_t x = 0; x < items[0]; ++x) {
+        c->local_id[0] = x;
+        c->caller(c->entry, c->arguments);
+        if (c->local_id[3] != 0) return;
+      }
+    }
+  }
+}
+
+// On the context's item stack: every group.
 void run_items(void* argument) {
   const Job& job = *static_cast<const Job*>(argument);
   Context* c = job.context;
   for (Groups at(job.groups, job.first, job.last); !at.done(); at.next()) {
     at.write(c->group.group_id);
     job.running.at_group(at.linear());
-    for (uint32_t z = 0; z < job.items[2]; ++z) {
-      c->local_id[2] = z;
-      for (uint32_t y = 0; y < job.items[1]; ++y) {
-        c->local_id[1] = y;
-        for (uint32_t x = 0; x < job.items[0]; ++x) {
-          c->local_id[0] = x;
-          c->caller(c->entry, c->arguments);
-        }
-      }
-    }
+    run_items_of_group(c, job.items);
   }
 }
 

@@ -52,6 +52,10 @@ HCQ_INLINE_ unsigned hcq_local_size(unsigned d) { return d < 3 ? hcq_context_()[
 /* Which work-item of its group this is, in dimension d. */
 HCQ_INLINE_ unsigned hcq_local_id(unsigned d) { return d < 3 ? hcq_context_()[12 + d] : 0; }
 
+/* For generated code: this call has done the work of the whole group, and the items that follow are not called. Only in
+   sources without hcq_barrier(). */
+HCQ_INLINE_ void hcq_group_done_(void) { ((unsigned *)hcq_context_())[15] = 1; }
+
 /* Waits until every item of the group has come here, or has returned. What items wrote before is seen after it. */
 void hcq_barrier(void);
 

@@ -63,18 +63,47 @@ class Writer:
     # The function
 
     def text(self) -> str:
-        parameters = [
-            self.parameter(n, each) for n, each in enumerate((*self.function.pointers, *self.function.scalars))
-        ]
-        for op in self.function.walk():  # ids stand at the head, once each
+        inputs = (*self.function.pointers, *self.function.scalars)
+        parameters = [self.parameter(number, each) for number, each in enumerate(inputs)]
+        passed = [_declared(each) for each in parameters]
+        ops = list(self.function.walk())
+        in_loops = bool(self.d.items) and not any(op.code == "barrier" for op in ops)
+        ids: list[tuple[str, int]] = []
+        for op in ops:  # ids stand at the head, once each
             if op.code == "id" and not indices.is_dead(op, self.needs):
-                self.id(op.attributes["kind"], op.attributes["dim"])
-        parameters += self.d.inputs
+                kind, dim = op.attributes["kind"], op.attributes["dim"]
+                if in_loops:
+                    parts = (*_PARTS.get(kind, (kind,)), *(("local_id",) if kind == "global_id" else ()))
+                    ids += [(part, dim) for part in parts if (part, dim) not in ids]
+                    self.ids.update({each: f"{each[0]}_{each[1]}" for each in ids})
+                self.id(kind, dim)
         self.block(self.function.body)
         while self.lines and self.lines[-1] == "  return;":
             self.lines.pop()
-        head = f"{self.d.kernel} {entry_name(self.function.name)}({', '.join(parameters)}) {{"
+        name = entry_name(self.function.name)
+        head = f"{self.d.kernel} {name}({', '.join([*parameters, *self.d.inputs])}) {{"
+        if in_loops:
+            return self.grouped(name, parameters, passed, ids, head)
         return "\n".join([self.d.head + self.p.text(), head, *self.lines, "}", ""])
+
+    def grouped(
+        self, name: str, parameters: list[str], passed: list[str], ids: Sequence[tuple[str, int]], head: str
+    ) -> str:
+        """A kernel without barriers whose first item runs the whole group, in loops that compilers make vectors of."""
+        i32 = self.p.word("i32")
+        own = [*parameters, *(f"{i32} {kind}_{dim}" for kind, dim in ids)]
+        item = f"static inline __attribute__((always_inline)) void {name}_item({', '.join(own)}) {{"
+        kept = [(kind, dim) for kind, dim in ids if kind != "local_id"]
+        kept += [("local_size", dim) for dim in range(3) if ("local_size", dim) not in kept]
+        sizes = [f"  {i32} {kind}_{dim} = {self.d.ids[kind].format(dim)};" for kind, dim in kept]
+        loops = [
+            f"{'  ' * (3 - dim)}for ({i32} local_id_{dim} = 0; local_id_{dim} < local_size_{dim}; local_id_{dim}++)"
+            for dim in (2, 1, 0)
+        ]
+        call = f"        {name}_item({', '.join([*passed, *(f'{kind}_{dim}' for kind, dim in ids)])});"
+        first = f"  if (({' | '.join(self.d.ids['local_id'].format(dim) for dim in range(3))}) != 0) return;"
+        body = [head, first, "  hcq_group_done_();", *sizes, *loops[:2], self.d.items, loops[2], call, "}", ""]
+        return "\n".join([self.d.head + self.p.text(), item, *self.lines, "}", "", *body])
 
     def parameter(self, number: int, value: Value) -> str:
         """Declares a parameter; what must be made of it stands at the head of the body."""
@@ -385,3 +414,8 @@ class Writer:
     def on_return(self, op: Op) -> bool:
         self.line("return;")
         return True
+
+
+def _declared(parameter: str) -> str:
+    """The name in a parameter's declaration."""
+    return re.split(r"[ *]", parameter)[-1]
