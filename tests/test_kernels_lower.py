@@ -15,6 +15,11 @@ SCALARS = types.SCALARS
 NUMBERS = [each for each in SCALARS if each is not bool_]
 
 
+def threefold(size):
+    """A size in three dimensions."""
+    return size if isinstance(size, tuple) else (size, 1, 1)
+
+
 class OnDevice:
     """Runs kernels on a device of hcq."""
 
@@ -26,7 +31,9 @@ class OnDevice:
         """Launches on arrays, which are written in place; the same array is the same buffer."""
         held = {id(each): hcq.array(each, self.device.dname) for each in buffers}
         program = self.device.program(name, text)
-        program(*(held[id(each)] for each in buffers), vals=vals, global_size=(groups, 1, 1), local_size=(items, 1, 1))
+        program(
+            *(held[id(each)] for each in buffers), vals=vals, global_size=threefold(groups), local_size=threefold(items)
+        )
         for array in buffers:
             array[...] = held[id(array)].numpy()
 
@@ -52,7 +59,9 @@ class OnPoCL:
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         held = {id(each): cl.Buffer(self.context, flags, hostbuf=each) for each in buffers}
         kernel = getattr(cl.Program(self.context, text).build(["-cl-fp32-correctly-rounded-divide-sqrt"]), name)
-        kernel(self.queue, (groups * items,), (items,), *(held[id(each)] for each in buffers), *vals)
+        local = threefold(items)
+        sizes = tuple(a * b for a, b in zip(threefold(groups), local, strict=True))
+        kernel(self.queue, sizes, local, *(held[id(each)] for each in buffers), *vals)
         for array in buffers:
             cl.enqueue_copy(self.queue, array, held[id(array)])
 
@@ -490,3 +499,25 @@ def test_parameters_are_called_what_the_user_calls_them(dev):
     program = dev.device.program("f", lower.source(m.end(), dev.language))
     names = [name for _, name in program.signature]
     assert names[0] == "out" and names[2] == "entry" and names[-1] == "n"
+
+
+@pytest.mark.parametrize("barrier", [False, True])
+def test_every_item_of_a_group_in_three_dimensions_has_its_ids(dev, barrier):
+    m = Maker("ids", out=pointer(i32))
+    groups, sizes = (2, 3, 2), (4, 2, 3)
+    place = m.const(0)
+    for dim in (2, 1, 0):
+        whole = m.b.id("global_size", dim)
+        place = m.b.binary("add", m.b.binary("mul", place, whole), m.b.id("global_id", dim))
+    if barrier:
+        m.b.op("barrier")
+    value = m.const(0)
+    for dim in range(3):
+        value = m.b.binary("add", m.b.binary("mul", value, m.const(10)), m.b.id("local_id", dim))
+        value = m.b.binary("add", m.b.binary("mul", value, m.const(10)), m.b.id("group_id", dim))
+    m.b.op("atomic", (m["out"], place, m.b.binary("add", value, m.const(1))), (i32,), how="add")
+    out = np.zeros(2 * 4 * 3 * 2 * 2 * 3, np.int32)
+    run(dev, m.end(), [out], (), groups, sizes)
+    z, y, x = np.indices((6, 6, 8))
+    digits = (x % 4, x // 4, y % 2, y // 2, z % 3, z // 3)
+    assert out.tolist() == (1 + sum(d * 10 ** (5 - at) for at, d in enumerate(digits))).ravel().tolist()
