@@ -19,7 +19,7 @@ SHAPES = [
 
 @pytest.fixture(params=["wide", "tiled"])
 def form(request, monkeypatch):
-    monkeypatch.setattr(matrix, "suits_wide", lambda a: request.param == "wide")
+    monkeypatch.setattr(matrix, "on_processor", lambda a: request.param == "wide")
     return request.param
 
 

@@ -30,7 +30,7 @@ def test_running_sums_on_the_strict_device():
 
 @pytest.fixture(params=["processor", "others"])
 def form(request, monkeypatch):
-    monkeypatch.setattr(sorting, "suits_wide", lambda x: request.param == "processor")
+    monkeypatch.setattr(sorting, "on_processor", lambda x: request.param == "processor")
     return request.param
 
 

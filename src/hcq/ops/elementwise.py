@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import hcq
 from hcq.errors import LaunchError
 from hcq.kernels import types
+from hcq.ops.launches import group_for
 from hcq.ops.shapes import broadcast, element, layout, output, result_element, shape_of
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 Operand = Any
 """A buffer, or a number: a bool, an int or a float."""
-
-GROUP = 256
-"""Work-items of a group."""
 
 
 def map(
@@ -69,8 +67,9 @@ def _launch(
     strides = [(0,) * (3 - len(plan.outer)) + each for each in plan.strides]
     values = [type_value(number, computed) for number in numbers]
     given = [each if number is None else placed[0] for each, number in zip(operands, numbers, strict=True)]
-    groups = (-(-plan.inner // GROUP), math.prod(outer), 1)
-    kernel[groups, (GROUP, 1, 1)](
+    items = group_for(out, plan.inner)
+    groups = (-(-plan.inner // items), math.prod(outer), 1)
+    kernel[groups, (items, 1, 1)](
         out, *given, *values, plan.inner, outer[1], outer[2], *sum(strides, ()), *kinds, len(plan.outer), stream=stream
     )
 
@@ -158,7 +157,8 @@ def _kernel(function: Callable[..., Any], count: int, computed: Scalar) -> Any:
 def fill(out: Buffer, value: bool | int | float, stream: Any = None) -> Buffer:
     """Set every element of `out` to `value`, converted to its type."""
     kind = element(out)
-    _fill(kind)[-(-out.size // GROUP), GROUP](out, type_value(value, kind), out.size, stream=stream)
+    items = group_for(out, out.size)
+    _fill(kind)[-(-out.size // items), items](out, type_value(value, kind), out.size, stream=stream)
     return out
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import hcq
 from hcq.errors import LaunchError
 from hcq.kernels import types
+from hcq.ops.launches import on_processor
 from hcq.ops.shapes import broadcast, element, output
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def matmul(a: Buffer, b: Buffer, out: Buffer | None = None, stream: Any = None) 
     out = output(out, a, (*batch, rows, columns), kind)
     if out.size:
         sizes = rows, columns, depth, *counts
-        if suits_wide(a):
+        if on_processor(a):
             lanes = 16 if kind.bits <= 32 else 8
             width = BLOCK_VECTORS * lanes
             groups = -(-columns // width), -(-rows // STRIP_ROWS), count
@@ -60,13 +61,6 @@ def matmul(a: Buffer, b: Buffer, out: Buffer | None = None, stream: Any = None) 
             groups = -(-columns // SIDE), -(-rows // SIDE), count
             tiled(_sum_type(kind))[groups, (SIDE, SIDE)](out, a, b, *sizes, stream=stream)
     return out
-
-
-def suits_wide(a: Buffer) -> bool:
-    """Whether the device of `a` is a processor, which runs one item of a group after the other."""
-    from hcq.runtime.registry import Device
-
-    return Device[a.device].kernel_language in ("c", "llvm")
 
 
 def _sum_type(kind: Scalar) -> Scalar:

@@ -132,11 +132,17 @@ def _softmax(S: Scalar) -> Any:
         total = S(0)
         for k in range(0, count, ITEMS):
             if k + lane < count:
-                total += hcq.exp(S(x[k + lane]) - largest)
+                y = hcq.exp(S(x[k + lane]) - largest)
+                total += y
+                if out.dtype == S:  # a narrower type would round twice
+                    out[k + lane] = y
         scale = 1 / group_add(tile, lane, total)
         for k in range(0, count, ITEMS):
             if k + lane < count:
-                out[k + lane] = out.dtype(hcq.exp(S(x[k + lane]) - largest) * scale)
+                if out.dtype == S:
+                    out[k + lane] = out[k + lane] * scale
+                else:
+                    out[k + lane] = out.dtype(hcq.exp(S(x[k + lane]) - largest) * scale)
 
     return softmax
 

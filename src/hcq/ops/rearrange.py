@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import hcq
 from hcq.errors import LaunchError
+from hcq.ops.launches import on_processor
 from hcq.ops.shapes import axes_of, element, output
 
 if TYPE_CHECKING:
@@ -20,10 +21,17 @@ if TYPE_CHECKING:
 
 SIDE: Final = 32
 """The side of a tile that is transposed by a group, in local memory."""
+STRIP: Final = 32
+TALL: Final = 32
+"""Rows and columns of a tile that a processor's work-item turns."""
 ROWS: Final = 8
 """How many of its rows the items of a group do at a time."""
 ITEMS: Final = 256
 """Work-items of a group that moves runs."""
+LONG: Final = 64
+"""Elements of a slice from which on a processor's work-item moves slices whole, in vectors of LANES; each does EACH."""
+LANES: Final = 16
+EACH: Final = 16
 
 
 def transpose(x: Buffer, axes: Sequence[int] | None = None, out: Buffer | None = None, stream: Any = None) -> Buffer:
@@ -41,8 +49,11 @@ def transpose(x: Buffer, axes: Sequence[int] | None = None, out: Buffer | None =
         raise LaunchError(f"transpose of shape {tuple(x.shape)} by {order} moves more than four runs of axes")
     if len(sizes) == 2 and strides[0] == 1:
         rows, columns = sizes[1], sizes[0]  # of x
-        tiles = -(-columns // SIDE), -(-rows // SIDE)
-        _transpose_2()[tiles, (SIDE, ROWS)](out, x, rows, columns, stream=stream)
+        if on_processor(x):
+            _transpose_strips()[(-(-rows // STRIP), -(-columns // TALL)), 1](out, x, rows, columns, stream=stream)
+        else:
+            tiles = -(-columns // SIDE), -(-rows // SIDE)
+            _transpose_2()[tiles, (SIDE, ROWS)](out, x, rows, columns, stream=stream)
         return out
     sizes, strides = [1] * (4 - len(sizes)) + sizes, [0] * (4 - len(strides)) + strides
     groups = -(-sizes[3] // ITEMS), sizes[2], sizes[0] * sizes[1]
@@ -88,6 +99,25 @@ def _transpose_2() -> Any:
 
 
 @cache
+def _transpose_strips() -> Any:
+    """The form for processors: an item turns a tile, of whole lines of the cache on both sides."""
+
+    @hcq.kernel
+    def transpose_strips(out: hcq.ptr, x: hcq.ptr, rows: hcq.i32, columns: hcq.i32):
+        tile = hcq.local(x.dtype, STRIP * (TALL + 1))
+        top, left = hcq.group_id(0) * STRIP, hcq.group_id(1) * TALL
+        high, wide = min(STRIP, rows - top), min(TALL, columns - left)
+        for r in range(high):
+            for c in range(wide):
+                tile[r * (TALL + 1) + c] = x[(top + r) * columns + left + c]
+        for c in range(wide):
+            for r in range(high):
+                out[(left + c) * rows + top + r] = tile[r * (TALL + 1) + c]
+
+    return transpose_strips
+
+
+@cache
 def _permute() -> Any:
     @hcq.kernel
     def permute(
@@ -113,8 +143,11 @@ def gather(x: Buffer, index: Buffer, axis: int = 0, out: Buffer | None = None, s
     _integers(index)
     shape = (*x.shape[:place], *index.shape, *x.shape[place + 1 :])
     out = output(out, x, shape, element(x))
-    groups = -(-after // ITEMS), index.size, before
-    _gather()[groups, ITEMS](out, x, index, count, after, stream=stream)
+    if after >= LONG and on_processor(x):
+        _gather_slices()[(-(-index.size // EACH), before), 1](out, x, index, index.size, count, after, stream=stream)
+    else:
+        groups = -(-after // ITEMS), index.size, before
+        _gather()[groups, ITEMS](out, x, index, count, after, stream=stream)
     return out
 
 
@@ -177,6 +210,26 @@ def _gather() -> Any:
             out[(before * hcq.num_groups(1) + k) * after + i] = x[(before * count + at) * after + i]
 
     return gather
+
+
+@cache
+def _gather_slices() -> Any:
+    """The form for processors: an item moves several slices."""
+
+    @hcq.kernel
+    def gather_slices(out: hcq.ptr, x: hcq.ptr, index: hcq.ptr, n: hcq.i32, count: hcq.i32, after: hcq.i32):
+        first, before = hcq.group_id(0) * EACH, hcq.i64(hcq.group_id(1))
+        whole = after // LANES * LANES
+        for k in range(first, min(first + EACH, n)):
+            at = hcq.i64(index[k])
+            at = at + count if at < 0 else at
+            source, target = (before * count + at) * after, (before * n + k) * after
+            for i in range(0, whole, LANES):
+                out.store(target + i, x.load(source + i, lanes=LANES))
+            for i in range(whole, after):
+                out[target + i] = x[source + i]
+
+    return gather_slices
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import hcq
 from hcq.kernels import types
+from hcq.ops.launches import group_for
 from hcq.ops.shapes import axes_of, element, output
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 ITEMS: Final = 256
 """Work-items of a group."""
+STEPS: Final = 16
+"""Rows that an item of `reduce_columns` adds up in one go, a multiple of 4: its parts, where they are in memory, are
+read and written that much less often. The order of adding is the same."""
 CHUNK: Final = 16384
 """A row longer than this is reduced in pieces first."""
 
@@ -146,8 +150,9 @@ def _step(
     if inner == 1:
         _rows(combine, within)[(1, outer), ITEMS](out, x, count, count, start, stream=stream)
     else:
-        groups = -(-inner // ITEMS), outer
-        _columns(combine, within)[groups, ITEMS](out, x, count, inner, start, stream=stream)
+        items = group_for(x, inner)
+        groups = -(-inner // items), outer
+        _columns(combine, within)[groups, items](out, x, count, inner, start, stream=stream)
     return out
 
 
@@ -191,8 +196,14 @@ def _columns(combine: Callable[..., Any], T: Scalar) -> Any:
         x = x + row * count * inner
         if column < inner:
             a, b, c, d = start, start, start, start
-            whole = count // 4 * 4
-            for k in range(0, whole, 4):
+            whole, many = count // 4 * 4, count // STEPS * STEPS
+            for k in range(0, many, STEPS):
+                for j in hcq.static_range(0, STEPS, 4):
+                    a = combine(a, T(x[(k + j) * inner + column]))
+                    b = combine(b, T(x[(k + j + 1) * inner + column]))
+                    c = combine(c, T(x[(k + j + 2) * inner + column]))
+                    d = combine(d, T(x[(k + j + 3) * inner + column]))
+            for k in range(many, whole, 4):
                 a = combine(a, T(x[k * inner + column]))
                 b = combine(b, T(x[(k + 1) * inner + column]))
                 c = combine(c, T(x[(k + 2) * inner + column]))
@@ -230,7 +241,8 @@ def _argument(better: Callable[..., Any], x: Buffer, axis: int, out: Buffer | No
     if inner == 1:
         _argument_rows(better)[outer, ITEMS](out, x, count, stream=stream)
     else:
-        _argument_columns(better)[(-(-inner // ITEMS), outer), ITEMS](out, x, count, inner, stream=stream)
+        items = group_for(x, inner)
+        _argument_columns(better)[(-(-inner // items), outer), items](out, x, count, inner, stream=stream)
     return out
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import hcq
 from hcq.errors import LaunchError
 from hcq.kernels import types
-from hcq.ops.matrix import suits_wide
+from hcq.ops.launches import on_processor
 from hcq.ops.scan import scan_rows
 from hcq.ops.shapes import element, output
 
@@ -48,7 +48,7 @@ def argsort(x: Buffer, out: Buffer | None = None, stream: Any = None) -> Buffer:
     count, rows = x.shape[-1], x.size // x.shape[-1]
     out = output(out, x, tuple(x.shape), types.i32)
     key = types.u64 if kind.bits == 64 else types.u32
-    items, bits, each = PROCESSOR if suits_wide(x) else OTHERS
+    items, bits, each = PROCESSOR if on_processor(x) else OTHERS
     bins = 1 << bits
     chunk = items * min(each, -(-count // items))
     groups = -(-count // chunk)

@@ -1,0 +1,121 @@
+"""hcq.ops with the rest: in graphs, on streams, under the checks; results that no device's launch shapes change."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hcq
+from hcq import ops
+
+RNG = np.random.default_rng(5)
+
+
+def decay(a, b):
+    return hcq.exp(-a) + b
+
+
+def all_of_them(x, y, w, index, stream=None):
+    """One of each kind of operation, one after the other, each on what came before."""
+    z = ops.map(decay, x, y, stream=stream)
+    z = ops.softmax(z, stream=stream)
+    z = ops.layer_norm(z, stream=stream)
+    z = ops.matmul(z, w, stream=stream)
+    z = ops.cumsum(z, axis=1, stream=stream)
+    z = ops.gather(z, index, stream=stream)
+    z = ops.transpose(z, stream=stream)
+    return (
+        z,
+        ops.sum(z, stream=stream),
+        ops.argmax(z, axis=0, stream=stream),
+        ops.sort(ops.reshape(z, -1), stream=stream),
+    )
+
+
+def arrays(device):
+    x, y = RNG.random((40, 70), dtype="f4"), RNG.random(70, dtype="f4")
+    w, index = RNG.random((70, 90), dtype="f4"), RNG.integers(-40, 40, 50).astype("i4")
+    return [hcq.array(each, device) for each in (x, y, w, index)]
+
+
+@pytest.mark.parametrize("device", ["LLVM", "CLANG"])
+def test_a_graph_of_operations_gives_what_they_gave(device):
+    given = arrays(device)
+    wanted = [each.numpy() for each in all_of_them(*given)]
+    with hcq.capture(inputs={"x": given[0]}) as graph:
+        results = all_of_them(*given)
+    for _ in range(2):
+        graph.replay().wait()
+        for got, expected in zip(results, wanted, strict=True):
+            assert np.array_equal(got.numpy(), expected)
+    other = hcq.array(RNG.random((40, 70), dtype="f4"), device)
+    graph.replay(x=other).wait()
+    for got, expected in zip(results, all_of_them(other, *given[1:]), strict=True):
+        assert np.array_equal(got.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("device", ["LLVM", "CLANG"])
+def test_operations_on_streams_keep_their_order_and_their_memory(device):
+    given = arrays(device)
+    wanted = [each.numpy() for each in all_of_them(*given)]
+    streams = [hcq.Device[device].stream() for _ in range(2)]
+    with hcq.checks():
+        results = [all_of_them(*given, stream=each) for each in streams for _ in range(3)]
+        for each in streams:
+            each.synchronize()
+    for result in results:
+        for got, expected in zip(result, wanted, strict=True):
+            assert np.array_equal(got.numpy(), expected)
+
+
+def test_the_checks_tell_operations_of_two_streams_that_race():
+    x = hcq.array(np.ones(1000, "f4"), "LLVM")
+    one, two = hcq.Device["LLVM"].stream(), hcq.Device["LLVM"].stream()
+    with pytest.raises(hcq.errors.ValidationError, match="race"), hcq.checks():
+        ops.add(x, 1, out=x, stream=one)
+        ops.multiply(x, 2, out=x, stream=two)
+        hcq.Device["LLVM"].synchronize()
+
+
+@pytest.mark.parametrize("count", [255, 256, 1023, 1024, 1025, 5000])
+def test_groups_of_any_size_do_every_element(count):
+    x = np.arange(2 * count, dtype="f4").reshape(2, count)
+    for device in ("LLVM", "CLANG"):
+        b = hcq.array(x, device)
+        assert np.array_equal(ops.add(b, hcq.array(x[0], device)).numpy(), x + x[0])
+        assert np.array_equal(ops.fill(hcq.empty((2, count), hcq.f32, device), 7).numpy(), np.full_like(x, 7))
+        assert np.array_equal(ops.sum(b, axis=0).numpy(), x.sum(0))
+        assert np.array_equal(ops.argmax(b, axis=0).numpy(), x.argmax(0))
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=st.integers(1, 40), columns=st.integers(1, 70), seed=st.integers(0, 99))
+def test_sums_and_softmax_are_the_same_bits_on_every_device(rows, columns, seed):
+    x = np.random.default_rng(seed).standard_normal((rows, columns)).astype("f4")
+    for work in (lambda b: ops.sum(b, axis=0), lambda b: ops.sum(b, axis=1), ops.sum, ops.softmax, ops.layer_norm):
+        assert np.array_equal(work(hcq.array(x, "LLVM")).numpy(), work(hcq.array(x, "CLANG")).numpy())
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4"])
+def test_softmax_may_go_where_its_argument_is(dtype):
+    x = RNG.standard_normal((5, 700)).astype(dtype)
+    b = hcq.array(x, "LLVM")
+    wanted = ops.softmax(b).numpy()
+    assert np.array_equal(ops.softmax(b, out=b).numpy(), wanted)
+
+
+@pytest.mark.parametrize("device", ["LLVM", "CLANG"])
+@settings(max_examples=20, deadline=None)
+@given(slices=st.integers(1, 40), length=st.integers(60, 200), before=st.integers(1, 3), seed=st.integers(0, 99))
+def test_long_slices_are_gathered(device, slices, length, before, seed):
+    rng = np.random.default_rng(seed)
+    x, index = rng.random((before, 30, length), dtype="f4"), rng.integers(-30, 30, slices)
+    got = ops.gather(hcq.array(x, device), hcq.array(index, device), axis=1).numpy()
+    assert np.array_equal(got, np.take(x, index, axis=1))
+
+
+@pytest.mark.parametrize("device", ["LLVM", "CLANG", "PYTHON"])
+@pytest.mark.parametrize("shape", [(1, 9), (33, 32), (70, 65)], ids=str)
+def test_matrices_are_turned_on_every_device(shape, device):
+    x = RNG.random(shape, dtype="f4")
+    assert np.array_equal(ops.transpose(hcq.array(x, device)).numpy(), x.T)
