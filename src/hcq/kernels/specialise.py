@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import CompileError, ForkedDeviceError, LaunchError
-from hcq.kernels import lower, types
+from hcq.kernels import lower, types, work
 from hcq.kernels.frontend import translate
 from hcq.kernels.passes import simplify
 from hcq.kernels.verify import verify
@@ -88,6 +88,7 @@ class Loaded:
         self.specialisation = specialisation
         self.device = device
         self.program.accesses = specialisation.bounds.access_words
+        work.note(self.program.name, ir)
         kinds = _recorded(self.program, len(ir.pointers), len(ir.scalars))
         self.adapt = [
             _adapter(types.element_of(value.type), kind) for value, kind in zip(ir.scalars, kinds, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -51,19 +52,24 @@ class Table(tuple[TableRow, ...]):
 
 
 def make(spans: Sequence[Span], estimates: Mapping[str, tuple[float, float]], dropped: int) -> Table:
-    """Sum the kernels and copies among `spans`. `estimates`: by name, (operations, bytes) of one launch."""
+    """Sum the kernels and copies among `spans`. `estimates`: by name, (operations, bytes) of one launch; of portable
+    kernels without loops of unknown length the work of an item is known besides."""
     sums: dict[tuple[str, str, str, object], list[int]] = {}
     for span in spans:
         if span.kind in ("kernel", "copy"):
-            row = sums.setdefault((span.name, span.device or "", span.kind, span.program), [0, 0, 0])
+            row = sums.setdefault((span.name, span.device or "", span.kind, span.program), [0, 0, 0, 0])
             row[0] += 1
             row[1] += span.end - span.start
             row[2] += span.nbytes
-    whole = sum(total for _, total, _ in sums.values())
+            row[3] += span.groups * span.items
+    whole = sum(row[1] for row in sums.values())
     rows = []
-    for (name, device, kind, _), (calls, total, nbytes) in sums.items():
-        flops, moved = estimates.get(name, (0, 0)) if kind == "kernel" else (0, 0)
-        moved = moved * calls or nbytes
+    for (name, device, kind, _), (calls, total, nbytes, items) in sums.items():
+        flops, moved = (each * calls for each in estimates.get(name, (0, 0)))
+        if kind == "copy":
+            flops, moved = 0, nbytes
+        elif name not in estimates:
+            flops, moved = _known(name, items)
         rows.append(
             TableRow(
                 name,
@@ -73,13 +79,20 @@ def make(spans: Sequence[Span], estimates: Mapping[str, tuple[float, float]], dr
                 total / 1e9,
                 total / 1e9 / calls,
                 moved / total if moved else None,  # bytes a nanosecond are GB a second
-                flops * calls / total if flops else None,
+                flops / total if flops else None,
                 total / whole,
             )
         )
     table = Table(sorted(rows, key=lambda row: -row.total))
     table.dropped = dropped
     return table
+
+
+def _known(name: str, items: int) -> tuple[float, float]:
+    """Operations and bytes of so many items of a portable kernel, 0 where that is not known."""
+    module = sys.modules.get("hcq.kernels.work")  # who launched one has imported it
+    found = module.known(name) if module is not None else None
+    return (found.flops * items, found.nbytes * items) if found is not None else (0, 0)
 
 
 def _cells(row: TableRow) -> tuple[str, ...]:
