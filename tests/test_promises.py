@@ -30,4 +30,4 @@ def test_no_promise_is_excused_that_has_a_test():
 def test_the_list_names_what_has_no_test(capsys):
     assert main(list=True) == 0
     said = capsys.readouterr().out
-    assert "drivers.opencl" in said and "these drivers are not begun" in said and "buffer.view_bounds" not in said
+    assert "drivers.cuda" in said and "these drivers are not begun" in said and "buffer.view_bounds" not in said

@@ -164,6 +164,10 @@ KERNEL_TIMEOUT_MS = Count(
     "HCQ_KERNEL_TIMEOUT_MS", 300_000, "Milliseconds a command may run before its device is lost; 0 never."
 )
 
+OPENCL_PLATFORM = Text(
+    "HCQ_OPENCL_PLATFORM", None, "The platform that GPU devices are looked for on: its number, or part of its name."
+)
+
 DISK_ENGINE = Choice(
     "HCQ_DISK_ENGINE",
     "auto",

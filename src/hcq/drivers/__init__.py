@@ -18,7 +18,7 @@ BUILTIN: dict[str, str] = {
     "AMD": "hcq.drivers:not_built",
     "NV": "hcq.drivers:not_built",
     "CUDA": "hcq.drivers:not_built",
-    "GPU": "hcq.drivers:not_built",
+    "GPU": "hcq.drivers.opencl:open_opencl",
     "VULKAN": "hcq.drivers:not_built",
     "CLANG": "hcq.drivers.cpu:open_clang",
     "LLVM": "hcq.drivers.cpu:open_llvm",

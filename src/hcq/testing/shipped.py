@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from hcq.testing.driver import DriverUnderTest
 
@@ -22,6 +23,14 @@ def describe(device: str) -> DriverUnderTest:
         return DriverUnderTest(
             name, kernels=_portable("ir", 2000), lacks=PYTHON_LACKS, exclusions=PYTHON_NEVER, bad_source=BAD_KERNEL
         )
+    if kind == "GPU":
+        told: dict[str, Any] = {
+            "lacks": GPU_LACKS,
+            "exclusions": GPU_NEVER,
+            "bad_source": BAD_CL,
+            "warning_source": WARNING_CL,
+        }
+        return DriverUnderTest(name, kernels=_portable("opencl"), **told)
     if kind == "NULL":
         return DriverUnderTest(name, kernels={"nothing": "nothing"}, lacks=NULL_LACKS, core=name == "NULL")
     untold = _UNTOLD if kind == "PYTHON" else (*_UNTOLD, "kernels")
@@ -41,6 +50,8 @@ WARNING_C = ("warned", "void warned(int *out) {\n  int unused;\n  out[0] = 'ab';
 BAD_IR = "define void @broken(ptr %out) {\n  store i32 %undeclared, ptr %out\n  ret void\n}\n"
 
 BAD_KERNEL = 'hcq.ir 1 "bad.py"\nkernel broken(out: ptr<i32, global>) {\n  store %out, %undeclared\n  return\n}\n'
+BAD_CL = "__kernel void broken(__global int *out) {\n  out[0] = undeclared;\n}\n"
+WARNING_CL = ("warned", "__kernel void warned(__global int *out) {\n  out[0] = 'ab';\n}\n")
 
 PYTHON_LACKS: Mapping[str, str] = {
     "inject": "faults are injected by native code and the null device",
@@ -61,6 +72,19 @@ NULL_LACKS: Mapping[str, str] = {
     "typed": "its programs take any arguments",
     "log": "its compiler takes any source",
     "kernels": "the null device runs no code",
+}
+
+GPU_LACKS: Mapping[str, str] = {
+    "fork": "the threads of OpenCL implementations do not survive a fork, and opening it anew is refused",
+    "host_pointers": "its kernels reach memory of the caller only where OpenCL shares all of the host's",
+    "inject": "faults are injected by native code and the null device",
+    "native": "its queues are Python threads",
+    "plain": "a kernel takes any sizes",
+}
+
+GPU_NEVER: Mapping[str, str] = {
+    "compiler.empty_environment": "PoCL links kernels with the ld that PATH names",
+    "checks.races": "streams of drivers in Python share one queue of a kind, so that copies of two are in order",
 }
 
 # Without a description nobody knows what source the driver's compiler takes.

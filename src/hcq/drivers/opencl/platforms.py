@@ -1,0 +1,121 @@
+"""Which OpenCL devices a machine has, in what order, and which one a name means.
+
+What does not live here: anything done with a device once it is chosen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hcq import config
+from hcq.errors import DeviceUnavailable
+from hcq.runtime import process
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_NO_PLATFORM = "install a driver's OpenCL part, or PoCL for the CPU: `apt install pocl-opencl-icd`, or `pip install "
+_NO_PLATFORM += "'pyopencl[pocl]'`; OCL_ICD_VENDORS names the folder of .icd files that is looked into"
+
+_used_in: int | None = None  # the process (its generation) in which an implementation was loaded
+
+
+def interface() -> ModuleType:
+    """pyopencl. Raises DeviceUnavailable where it is not installed, and in a child forked after OpenCL was used."""
+    global _used_in
+    if _used_in is not None and _used_in != process.generation:
+        raise DeviceUnavailable(
+            "OpenCL was used before this process was forked, and its threads are not here",
+            "start processes with multiprocessing's 'spawn', or open GPU in the child alone",
+        )
+    try:
+        import pyopencl
+    except ImportError as error:
+        raise DeviceUnavailable(f"pyopencl can't be imported ({error})", "pip install 'hcq[opencl]'") from error
+    return pyopencl
+
+
+def devices() -> list[Any]:
+    """The OpenCL devices here, GPUs first, then accelerators, CPUs last; among equals as the platforms give them.
+
+    Only those of HCQ_OPENCL_PLATFORM where that is set. Raises DeviceUnavailable where there are none.
+    """
+    global _used_in
+    cl = interface()
+    try:
+        _used_in = process.generation
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        raise DeviceUnavailable(f"no OpenCL platform here ({error})", _NO_PLATFORM) from error
+    wanted = config.OPENCL_PLATFORM()
+    if wanted is not None:
+        platforms = _named(platforms, wanted)
+    found: list[Any] = []
+    refusals = []
+    for platform in platforms:
+        try:
+            found += platform.get_devices()
+        except cl.Error as error:  # a platform without devices says so by an error
+            refusals.append(f"{platform.name.strip()}: {error}")
+    if not found:
+        raise DeviceUnavailable(f"no OpenCL device here ({'; '.join(refusals) or 'no platform has one'})", _NO_PLATFORM)
+    return sorted(found, key=lambda device: _rank(cl, device))
+
+
+def choose(name: str) -> Any:
+    """The OpenCL device that a canonical name (GPU, GPU:1, GPU:pthread) means; raises DeviceUnavailable."""
+    found = devices()
+    _, _, chosen = name.partition(":")
+    if not chosen or (chosen.isascii() and chosen.isdecimal()):
+        from hcq.runtime.registry import device_index
+
+        index = device_index(name)
+        if index < len(found):
+            return found[index]
+        raise DeviceUnavailable(
+            f"there is no {name}: {_listed(found)}", "count from 0; HCQ_OPENCL_PLATFORM may hide some"
+        )
+    for device in found:
+        if chosen.lower() in device.name.lower() or chosen.lower() in device.platform.name.lower():
+            return device
+    raise DeviceUnavailable(
+        f"no OpenCL device or platform has {chosen!r} in its name: {_listed(found)}",
+        "a number after GPU: works as well",
+    )
+
+
+def identity(device: Any) -> str:
+    """A device and its driver in one line: what binaries are good for."""
+    parts = device.platform.name, device.platform.version, device.name, device.version, device.driver_version
+    return " | ".join(part.strip() for part in parts)
+
+
+def find(wanted: str) -> Any:
+    """The device with that identity; raises DeviceUnavailable."""
+    for device in devices():
+        if identity(device) == wanted:
+            return device
+    raise DeviceUnavailable(f"the OpenCL device {wanted} is not here", "compile on the machine that has it")
+
+
+def _rank(cl: ModuleType, device: Any) -> int:
+    if device.type & cl.device_type.GPU:
+        return 0
+    return 2 if device.type & cl.device_type.CPU else 1
+
+
+def _named(platforms: list[Any], wanted: str) -> list[Any]:
+    if wanted.isdecimal():
+        chosen = platforms[int(wanted) : int(wanted) + 1]
+    else:
+        chosen = [platform for platform in platforms if wanted.lower() in platform.name.lower()]
+    if not chosen:
+        names = "; ".join(f"{index} {platform.name.strip()}" for index, platform in enumerate(platforms))
+        raise DeviceUnavailable(
+            f"HCQ_OPENCL_PLATFORM={wanted} is none of the platforms here: {names}", "a number, or a part of the name"
+        )
+    return chosen
+
+
+def _listed(found: list[Any]) -> str:
+    return "; ".join(f"GPU:{index} is {device.name.strip()}" for index, device in enumerate(found))

@@ -1,0 +1,166 @@
+"""The GPU device's command queues: words are tuples; a thread a hardware queue gives them to an in-order OpenCL queue.
+
+OpenCL has no signal that a queue waits for and the host sets, and none of 64 bits: those the thread keeps. What does
+not live here: arguments of kernels (program).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from decimal import Decimal
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from hcq.drivers.opencl import platforms
+from hcq.errors import DeviceLost, SignalTimeout
+from hcq.queues.command_queue import HWComputeQueue, HWCopyQueue
+from hcq.queues.signal import HCQSignal
+
+if TYPE_CHECKING:
+    from hcq.drivers.opencl.device import OpenCLDevice
+
+_LOOK_MS = 20.0  # how often a standing wait looks whether its device was lost
+_LEAVE_SECONDS = 5.0
+
+
+class OpenCLSignal(HCQSignal):
+    """A signal that these queues wait for. Its own class says that queues of other drivers are not to count on it being
+    set by hardware: copies between kinds are waited for by the thread that asks."""
+
+    __slots__ = ()
+
+
+class _Words:
+    """How the commands of both kinds are written; the first of a word is the name of a Worker's method."""
+
+    q: list[tuple[Any, ...]]
+    lane_name: str
+
+    def _signal(self, signal: Any, value: int) -> None:
+        self.q.append(("signal", signal, value))
+
+    def _wait(self, signal: Any, value: int) -> None:
+        self.q.append(("wait", signal, value))
+
+    def _timestamp(self, signal: Any) -> None:
+        self.q.append(("timestamp", signal))
+
+    def _submit(self, dev: OpenCLDevice) -> None:
+        dev.worker(self.lane_name).todo.put(list(self.q))
+
+
+class OpenCLComputeQueue(_Words, HWComputeQueue):
+    """signal, wait, timestamp, memory_barrier, exec."""
+
+    def _memory_barrier(self) -> None:
+        self.q.append(("barrier",))
+
+    def _exec(self, prg: Any, kernargs: int, global_size: Any, local_size: Any) -> None:
+        prg.check_group(local_size)
+        self.q.append(("exec", prg, kernargs, global_size, local_size))
+
+
+class OpenCLCopyQueue(_Words, HWCopyQueue):
+    """signal, wait, timestamp, copy."""
+
+    def _copy(self, dest: int, src: int, nbytes: int) -> None:
+        self.q.append(("copy", dest, src, nbytes))
+
+
+class Worker:
+    """One hardware queue: an in-order OpenCL queue and the thread that feeds it, until the device is closed or lost."""
+
+    def __init__(self, dev: OpenCLDevice, lane: str) -> None:
+        self.dev = dev
+        self.cl = platforms.interface()
+        self.queue = self.cl.CommandQueue(
+            dev.context, dev.cl_device, properties=self.cl.command_queue_properties.PROFILING_ENABLE
+        )
+        self.todo: SimpleQueue[list[tuple[Any, ...]] | None] = SimpleQueue()
+        self._first: Any = None  # the events of the first and the last command that are not known to be over
+        self._last: Any = None
+        self._starts: list[tuple[Any, int]] = []  # signals that take the time at which `_first` begins; when asked
+        self._thread = threading.Thread(target=self._run, name=f"{dev.dname} {lane}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread once it has run what was submitted, and wait for it."""
+        self.todo.put(None)
+        if self._thread is not threading.current_thread():
+            self._thread.join(_LEAVE_SECONDS)
+
+    def _run(self) -> None:
+        while (words := self.todo.get()) is not None and self.dev.lost is None:
+            for index, (what, *args) in enumerate(words):
+                try:
+                    getattr(self, what)(*args)
+                except DeviceLost as error:  # another device's failure: only this submit is dropped
+                    self.dev.drop(error, [word[1:] for word in words[index:] if word[0] == "signal"])
+                    break
+                except BaseException as error:
+                    self.dev.lose(error, f"exec {args[0].name}" if what == "exec" else what)
+                    return
+            del words
+
+    def _finish(self) -> int:
+        """Wait until all that was given to OpenCL is over, its writes visible everywhere; returns the time, in ns.
+
+        Time-stamps that were asked for before the commands get the time at which the first began: OpenCL's own times
+        tell how long ago that was, whatever its clock.
+        """
+        first, last, starts = self._first, self._last, self._starts
+        self._first = self._last = None
+        if last is not None:
+            last.wait()
+        now = time.perf_counter_ns()
+        if starts:
+            self._starts = []
+            took = 0 if last is None else last.profile.end - first.profile.start
+            for signal, asked in starts:
+                signal._set_timestamp(Decimal(asked if last is None else now - took) / 1000)
+        return now
+
+    def _given(self, event: Any) -> None:
+        self._last = event
+        self._first = self._first or event
+
+    def signal(self, signal: Any, value: int) -> None:
+        self._finish()
+        signal.value = value
+
+    def wait(self, signal: Any, value: int) -> None:
+        if self._over(signal, value):
+            return
+        if self._starts:
+            self._finish()  # what is stamped did not begin after the wait
+        self.queue.flush()  # what came before runs meanwhile
+        while not self._over(signal, value):
+            try:
+                signal.wait(value, _LOOK_MS)
+            except (SignalTimeout, DeviceLost):
+                continue  # `_over` says what becomes of it
+
+    def _over(self, signal: Any, value: int) -> bool:
+        return self.dev.is_reached(signal, value) or self.dev.lost is not None
+
+    def timestamp(self, signal: Any) -> None:
+        if self._last is None:
+            self._starts.append((signal, time.perf_counter_ns()))
+        else:
+            signal._set_timestamp(Decimal(self._finish()) / 1000)
+
+    def barrier(self) -> None:
+        """Nothing: what the host wrote before a command is given to OpenCL, that command sees."""
+
+    def copy(self, dest: int, src: int, nbytes: int) -> None:
+        if nbytes:
+            to, source = self.dev.shared(dest, nbytes), self.dev.shared(src, nbytes)
+            self._given(self.cl._cl._enqueue_svm_memcpy(self.queue, 0, to, source, None, nbytes))
+
+    def exec(self, prg: Any, kernargs: int, groups: Any, items: Any) -> None:
+        if 0 in groups:
+            return
+        prg.set_arguments(kernargs)
+        sizes = (groups[0] * items[0], groups[1] * items[1], groups[2] * items[2])
+        self._given(self.cl.enqueue_nd_range_kernel(self.queue, prg.kernel, sizes, items))
