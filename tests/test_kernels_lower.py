@@ -521,3 +521,25 @@ def test_every_item_of_a_group_in_three_dimensions_has_its_ids(dev, barrier):
     z, y, x = np.indices((6, 6, 8))
     digits = (x % 4, x // 4, y % 2, y // 2, z % 3, z // 3)
     assert out.tolist() == (1 + sum(d * 10 ** (5 - at) for at, d in enumerate(digits))).ravel().tolist()
+
+
+def test_an_item_keeps_its_own_order_where_items_become_vectors(dev):
+    """Neighbouring elements, written, read back and written again through pointers to one buffer; a private array."""
+    if dev.language == "opencl":
+        pytest.skip("PoCL makes vectors of work-items as if two pointers never met")
+    m = Maker("order", a=pointer(i32), b=pointer(i32), out=pointer(i32))
+    i, b = items(m), m.b
+    even = b.binary("mul", i, m.const(2))
+    odd = b.binary("add", even, m.const(1))
+    mine = b.op("private", (), (pointer(i32, "private"),), name="mine", count=2).result
+    b.store(m["a"], even, i)
+    first = b.load(m["b"], even)
+    b.store(m["a"], odd, b.binary("add", first, m.const(7)))
+    second = b.load(m["b"], odd)
+    b.store(mine, b.binary("and", second, m.const(1)), second)
+    b.store(m["a"], even, b.binary("mul", second, m.const(3)))
+    b.store(m["out"], i, b.binary("add", b.load(mine, b.binary("and", second, m.const(1))), b.load(m["b"], even)))
+    both, out = np.zeros(256, np.int32), np.zeros(128, np.int32)
+    run(dev, m.end(), [both, both, out], (), 2, 64)
+    assert out.tolist() == [4 * (at + 7) for at in range(128)]
+    assert both.reshape(-1, 2).tolist() == [[3 * (at + 7), at + 7] for at in range(128)]

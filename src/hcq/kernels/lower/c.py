@@ -67,7 +67,7 @@ class Writer:
         parameters = [self.parameter(number, each) for number, each in enumerate(inputs)]
         passed = [_declared(each) for each in parameters]
         ops = list(self.function.walk())
-        in_loops = bool(self.d.items) and not any(op.code == "barrier" for op in ops)
+        in_loops = self.d.is_on_processor and not any(op.code == "barrier" for op in ops)
         ids: list[tuple[str, int]] = []
         for op in ops:  # ids stand at the head, once each
             if op.code == "id" and not indices.is_dead(op, self.needs):
@@ -89,7 +89,11 @@ class Writer:
     def grouped(
         self, name: str, parameters: list[str], passed: list[str], ids: Sequence[tuple[str, int]], head: str
     ) -> str:
-        """A kernel without barriers whose first item runs the whole group, in loops that compilers make vectors of."""
+        """A kernel without barriers whose first item runs the whole group, in loops that compilers make vectors of.
+
+        Items are unordered, but nothing says so to the compiler: what it then forgets is also the order within an item,
+        and that items do not share their private arrays.
+        """
         i32 = self.p.word("i32")
         own = [*parameters, *(f"{i32} {kind}_{dim}" for kind, dim in ids)]
         item = f"static inline __attribute__((always_inline)) void {name}_item({', '.join(own)}) {{"
@@ -102,7 +106,7 @@ class Writer:
         ]
         call = f"        {name}_item({', '.join([*passed, *(f'{kind}_{dim}' for kind, dim in ids)])});"
         first = f"  if (({' | '.join(self.d.ids['local_id'].format(dim) for dim in range(3))}) != 0) return;"
-        body = [head, first, "  hcq_group_done_();", *sizes, *loops[:2], self.d.items, loops[2], call, "}", ""]
+        body = [head, first, "  hcq_group_done_();", *sizes, *loops, call, "}", ""]
         return "\n".join([self.d.head + self.p.text(), item, *self.lines, "}", "", *body])
 
     def parameter(self, number: int, value: Value) -> str:

@@ -55,8 +55,8 @@ class Dialect(NamedTuple):
     and u64; `swap` compare-and-exchange of u32 and u64, by pointer, expected and new value; `fetch` what atomics there
     are besides. `long` ends constants of 64 bits. `scalars_by_reference`: numbers are passed in constant
     memory. `tail` follows a parameter, by its number; `inputs` are further parameters. `subgroup` and `shuffle` are
-    empty where a language has no sub-groups. `items` stands before the loop over a group's items, where the kernel has
-    to have one.
+    empty where a language has no sub-groups. `is_on_processor`: items are called one
+    after the other.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Dialect(NamedTuple):
     scalars_by_reference: bool = False
     tail: str = ""
     inputs: tuple[str, ...] = ()
-    items: str = ""
+    is_on_processor: bool = False
     subgroup: Mapping[str, str] = {}
     shuffle: Mapping[str, str] = {}
 
@@ -95,11 +95,9 @@ C: Final = Dialect(
     head="""\
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("-ffp-contract=off")
-#define HCQ_ITEMS _Pragma("GCC ivdep")
 #else
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic ignored "-Weverything"
-#define HCQ_ITEMS _Pragma("clang loop vectorize(assume_safety)")
 #endif
 #include <hcq.h>
 """,
@@ -167,7 +165,7 @@ C: Final = Dialect(
     alias=" __attribute__((may_alias))",
     boolean="_Bool",
     boolean_parameter="_Bool",
-    items="      HCQ_ITEMS",
+    is_on_processor=True,
 )
 
 OPENCL: Final = Dialect(
