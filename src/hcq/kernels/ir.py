@@ -180,6 +180,10 @@ SUBGROUP_KINDS: Final = ("size", "lane", "index")
 SHUFFLES: Final = ("index", "xor", "up", "down")
 MAX_OPS: Final = 100_000
 """A kernel may have this many operations after unrolling and inlining."""
+MAX_DEPTH: Final = 80
+"""Blocks may lie this deep in each other. Compilers take more, but Python's, which PYTHON runs on, a hundred."""
+MAX_LOOPS: Final = 16
+"""Loops may lie this deep in each other; Python's compiler takes twenty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,22 +171,45 @@ class HCQProgram:
                 raise LaunchError(f"array {index} is empty or not C-contiguous: pass numpy.ascontiguousarray(a)")
             if isinstance(array, numpy.ndarray) and not array.flags.writeable:
                 launch.check_read_only(self.name, index, self.accesses)
+            if isinstance(array, numpy.ndarray) and not array.dtype.isnative:
+                order = "pass a.astype(a.dtype.newbyteorder('='))"
+                raise LaunchError(f"{self.name}: array {index} is big-endian ({array.dtype.str}): {order}")
         device = self.device
+        made: dict[tuple[Any, ...], Buffer] = {}  # an array that is passed twice is one buffer
         placed = []
-        for array in bufs:
+        for index, array in enumerate(bufs):
             if isinstance(array, numpy.ndarray):
-                buf = Buffer(device.dname, array.size, array.dtype).allocate()
-                buf.copyin(array.reshape(-1).view(numpy.uint8))  # bfloat16 has no buffer protocol
-                placed.append(buf)
+                self._check_overlap(numpy, bufs, index)
+                key = (array.ctypes.data, array.size, array.dtype)
+                if key not in made:
+                    made[key] = Buffer(device.dname, array.size, array.dtype).allocate()
+                    made[key].copyin(array.reshape(-1).view(numpy.uint8))  # bfloat16 has no buffer protocol
+                placed.append(made[key])
             else:
                 placed.append(array)
         if stream is not None:
             stream.wait(device)
         took = self(*placed, global_size=groups, local_size=items, vals=vals, wait=True, stream=stream)
-        for array, buf in zip(bufs, placed, strict=True):
-            if array is not buf and array.flags.writeable:
+        for index, (array, buf) in enumerate(zip(bufs, placed, strict=True)):
+            if array is not buf and array.flags.writeable and not self._only_reads(index):
                 buf.copyout(array.reshape(-1).view(numpy.uint8))
         return took if wait else None
+
+    def _only_reads(self, index: int) -> bool:
+        return self.accesses is not None and index < len(self.accesses) and self.accesses[index] == "r"
+
+    def _check_overlap(self, numpy: Any, bufs: Sequence[Any], index: int) -> None:
+        """That array `index` shares no memory with one before it, where either may be written: they are copied."""
+        array = bufs[index]
+        for earlier, other in enumerate(bufs[:index]):
+            if not isinstance(other, numpy.ndarray) or not numpy.may_share_memory(array, other):
+                continue
+            same = (array.ctypes.data, array.size, array.dtype) == (other.ctypes.data, other.size, other.dtype)
+            if not same and not (self._only_reads(index) and self._only_reads(earlier)):
+                raise LaunchError(
+                    f"{self.name}: arrays {earlier} and {index} overlap, and are copied to {self.device.dname}: "
+                    "pass copies, or views of one buffer"
+                )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} on {self.device.dname}>"

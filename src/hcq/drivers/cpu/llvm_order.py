@@ -169,7 +169,9 @@ class _Walk:
         if left == "odd" or right == "odd" or (self._fixed(second) and not _NUMBER.fullmatch(second)):
             return "odd"
         if _NUMBER.fullmatch(second) and not isinstance(left, str):
-            return left * (int(second) if op == "mul" else 1 << min(int(second), 62))
+            if op == "shl" and not 0 <= int(second) < 64:  # poison: whoever wrote it does not use the result
+                return "odd"
+            return left * (int(second) if op == "mul" else 1 << int(second))
         return "far"
 
     def _fixed(self, operand: str) -> bool:

@@ -67,7 +67,12 @@ class _Translator(Statements):
                 self.frame.env[each.name] = self.constant(constants[each.name])
 
     def run(self) -> ir.Function:
-        if self.statements(self.source.tree.body):
+        try:
+            ends = self.statements(self.source.tree.body)
+        except RecursionError:
+            node = self.build.node or self.source.tree
+            raise self.error(node, "this is nested too deep to be read", "write it in several statements") from None
+        if ends:
             self.build.node = self.source.tree
             self.build.op("return")
         else:

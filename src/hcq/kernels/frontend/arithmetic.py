@@ -183,6 +183,14 @@ class Arithmetic(Core):
     def static(self, node: ast.AST, sign: str, a: Any, b: Any) -> Any:
         """An operation on two constants, by Python's rules."""
         try:
+            if (
+                sign in ("<<", "**")
+                and isinstance(a, int)
+                and isinstance(b, int)
+                and b > 64
+                and abs(a) > (sign == "**")
+            ):
+                raise OverflowError("the result has more than 64 bits")  # and computing it may take an hour
             result = PYTHON[sign](a, b)
         except (ArithmeticError, ValueError, TypeError) as error:
             raise self.error(node, f"{a!r} {sign} {b!r}: {error}") from None

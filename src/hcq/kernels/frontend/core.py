@@ -77,6 +77,7 @@ class Core:
     def __init__(self) -> None:
         self.arrays: list[Op] = []  # local and private: they stand at the top of the outermost block
         self.stack: list[FunctionType] = []
+        self.blocks = self.rounds = 0  # how deep the block is that is written now, and in how many loops
         self.unsettled = 0  # how often a Weak was used as a type that it may not come to have
 
     # What subclasses bring
@@ -148,9 +149,15 @@ class Core:
     # Blocks
 
     @contextmanager
-    def inside(self, block: Block) -> Iterator[None]:
+    def inside(self, block: Block, loop: bool = False) -> Iterator[None]:
         """Operations go into `block`; variables set there are those of a copy. The caller ends it."""
+        for what, depth, most in (("blocks", self.blocks, ir.MAX_DEPTH), ("loops", self.rounds, ir.MAX_LOOPS)):
+            if depth >= most and (loop or what == "blocks") and self.build.node is not None:
+                hint = "move a part to a kernel of its own, or look values up in a table"
+                raise self.error(self.build.node, f"{what} are nested deeper than {most}", hint)
         outer, env = self.build.block, self.frame.env
+        self.blocks += 1
+        self.rounds += loop
         self.build.block = block
         self.frame.env = dict(env)
         try:
@@ -158,6 +165,8 @@ class Core:
         finally:
             self.build.block = outer
             self.frame.env = env
+            self.blocks -= 1
+            self.rounds -= loop
 
     def leave(self) -> None:
         """Ends a block that nothing reaches the end of."""

@@ -238,7 +238,7 @@ class Loops(Calls):
             arguments = {name: Value(type_, name) for name, type_ in plan.types.items()}
             block.arguments = list(arguments.values())
             try:
-                with self.inside(block):
+                with self.inside(block, loop=True):
                     self.frame.depth += 1
                     env = self.frame.env
                     env.update(plan.broken)

@@ -147,7 +147,7 @@ class Writer:
 
     def name(self, hint: str) -> str:
         self.count += 1
-        return f"{re.sub(r'[^A-Za-z0-9]', '', hint) or 'v'}_{self.count}"
+        return f"{re.sub(r'^[^A-Za-z]+|[^A-Za-z0-9]', '', hint) or 'v'}_{self.count}"
 
     def spelled(self, value: Value) -> str:
         if isinstance(value.type, Pointer):

@@ -109,6 +109,8 @@ class Writer:
         for op in self.function.walk():
             if op.code == "id" and not indices.is_dead(op, self.needs):
                 self.id(op.attributes["kind"], op.attributes["dim"])
+        if not self.ids:  # the device LLVM tells a kernel of many items from a plain function by what it asks for
+            self.id("group_id", 0)
 
     def id(self, kind: str, dim: int) -> str:
         key = (kind, dim)

@@ -41,11 +41,18 @@ _OURS: Final = re.compile(
     r"|(a(tom|tomic|s|sync)|convert|get|half|native|quad|read|simd|sub_group|v(load|store)|work_group|write)(_|\d|[A-Z])"
 )
 """Names of ours, and families of names in OpenCL C, CUDA C and Metal."""
+_MACROS: Final = re.compile(
+    r"NULL|EOF|EDOM|ERANGE|EILSEQ|NAN|INFINITY|BUFSIZ|NDEBUG|MAXFLOAT|DECIMAL_DIG|I|errno|linux|unix|i386|std(in|out|err)"
+    r"|(HUGE|M|FP|FLT|DBL|LDBL|HALF|CHAR|CLK|CL|CLOCKS|RAND|EXIT|SEEK|SIG|SSIZE|CUDA|CUDART|METAL|MAX)_\w+"
+    r"|U?(S?CHAR|SHRT|INT|LONG|LLONG|SIZE|PTRDIFF|WCHAR|WINT|SIG_ATOMIC|INT(PTR|MAX|(_LEAST|_FAST)?\d+))_(MAX|MIN|WIDTH|C)"
+)
+"""Macros of their headers, and of compilers that do not keep to the standard's names."""
 
 
 def is_free(name: str) -> bool:
     """Whether a kernel or parameter can have this name in every language."""
-    return bool(re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII)) and name not in _TAKEN and not _OURS.match(name)
+    plain = re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII) and name not in _TAKEN
+    return bool(plain) and not _OURS.match(name) and not _MACROS.fullmatch(name)
 
 
 def entry_name(name: str) -> str:
