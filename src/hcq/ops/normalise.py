@@ -1,6 +1,6 @@
 """softmax, layer norm and RMS norm, along the last axis.
 
-A group does a row: what it needs of the row is added up in f32 (f64 for f64) by all items, then combined by halves.
+A group does a row: what it needs of the row is added up in f32 (f64 for f64) by all items, then combined in two steps.
 What does not live here: reductions along other axes (reduce).
 """
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ITEMS: Final = 256
 """Work-items of a group."""
+PARTS: Final = 16
+"""A group's values become so many, and these one: two steps, where halves would take eight, each with a barrier."""
 
 
 def softmax(x: Buffer, out: Buffer | None = None, stream: Any = None) -> Buffer:
@@ -91,12 +93,18 @@ def group_add(tile, lane, value):
     """The sum over the group, in every item; in the kernel language. `tile` is free again when all have left."""
     hcq.barrier()
     tile[lane] = value
-    half = ITEMS // 2
-    while half > 0:
-        hcq.barrier()
-        if lane < half:
-            tile[lane] = tile[lane] + tile[lane + half]
-        half = half // 2
+    hcq.barrier()
+    if lane < PARTS:
+        total = tile[lane]
+        for k in hcq.static_range(PARTS, ITEMS, PARTS):
+            total = total + tile[lane + k]
+        tile[lane] = total
+    hcq.barrier()
+    if lane == 0:
+        total = tile[0]
+        for k in hcq.static_range(1, PARTS):
+            total = total + tile[k]
+        tile[0] = total
     hcq.barrier()
     return tile[0]
 
@@ -105,12 +113,18 @@ def group_max(tile, lane, value):
     """The largest over the group, in every item; in the kernel language."""
     hcq.barrier()
     tile[lane] = value
-    half = ITEMS // 2
-    while half > 0:
-        hcq.barrier()
-        if lane < half:
-            tile[lane] = max(tile[lane], tile[lane + half])
-        half = half // 2
+    hcq.barrier()
+    if lane < PARTS:
+        largest = tile[lane]
+        for k in hcq.static_range(PARTS, ITEMS, PARTS):
+            largest = max(largest, tile[lane + k])
+        tile[lane] = largest
+    hcq.barrier()
+    if lane == 0:
+        largest = tile[0]
+        for k in hcq.static_range(1, PARTS):
+            largest = max(largest, tile[k])
+        tile[0] = largest
     hcq.barrier()
     return tile[0]
 

@@ -1,7 +1,8 @@
 """Reductions: sum, product, least, largest, mean, and where the extremes are, along any axes.
 
-An order of adding that depends on sizes alone: the same result on every device, and, for floats, errors that grow with
-the logarithm of the count and not with the count. What does not live here: scans (scan), softmax and norms (normalise).
+The order of adding depends on sizes alone: the same result on every device. Along a row some hundred additions follow
+one another, however long it is, along other axes a quarter of the elements. What does not live here: scans (scan),
+softmax and norms (normalise).
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 ITEMS: Final = 256
 """Work-items of a group."""
+PARTS: Final = 16
+"""The values of a group's items become so many, and these one."""
 STEPS: Final = 16
 """Rows that an item of `reduce_columns` adds up in one go, a multiple of 4: its parts, where they are in memory, are
 read and written that much less often. The order of adding is the same."""
@@ -158,7 +161,7 @@ def _step(
 
 @cache
 def _rows(combine: Callable[..., Any], T: Scalar) -> Any:
-    """A group reduces `chunk` neighbours of a row of `count`: each item every 256th, then halves."""
+    """A group reduces `chunk` neighbours of a row of `count`: each item every 256th, then 16 of them, then one."""
 
     @hcq.kernel
     def reduce_rows(out: hcq.ptr, x: hcq.ptr, count: hcq.i32, chunk: hcq.i32, start: T):
@@ -173,14 +176,16 @@ def _rows(combine: Callable[..., Any], T: Scalar) -> Any:
             if k + lane < last:
                 total = combine(total, T(x[k + lane]))
         tile[lane] = total
-        half = ITEMS // 2
-        while half > 0:
-            hcq.barrier()
-            if lane < half:
-                tile[lane] = combine(tile[lane], tile[lane + half])
-            half = half // 2
+        hcq.barrier()
+        if lane < PARTS:
+            for k in hcq.static_range(PARTS, ITEMS, PARTS):
+                total = combine(total, tile[lane + k])
+            tile[lane] = total
+        hcq.barrier()
         if lane == 0:
-            out[row * hcq.num_groups(0) + piece] = out.dtype(tile[0])
+            for k in hcq.static_range(1, PARTS):
+                total = combine(total, tile[k])
+            out[row * hcq.num_groups(0) + piece] = out.dtype(total)
 
     return reduce_rows
 
