@@ -1,6 +1,7 @@
 """hcq.save: what others read, and what is left when it fails."""
 
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -83,3 +84,24 @@ def test_a_symbolic_link_stays_one_when_saved_to(tmp_path):
     link.symlink_to(real)
     hcq.save(link, noise(10))
     assert link.is_symlink() and np.array_equal(np.load(real), noise(10))
+
+
+def test_a_process_killed_while_it_saves_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.safetensors"
+    hcq.save(path, {"a": noise(100)})
+    before = path.read_bytes()
+    child = os.fork()
+    if not child:
+        written = os.write
+
+        def killed(descriptor, data):
+            written(descriptor, data[: len(data) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        os.write = killed
+        hcq.save(path, {"a": noise(200)})
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert path.read_bytes() == before
+    hcq.save(path, {"a": noise(200)})
+    same(hcq.load(path, "CLANG"), {"a": noise(200)})

@@ -12,6 +12,7 @@ from typing import Any
 
 import files
 import kernels
+import weights
 from serve import (
     VERSIONS,
     Answer,
@@ -28,9 +29,24 @@ from serve import (
 )
 from tinygrad.device import Buffer, Device, TinyELF
 from tinygrad.dtype import dtypes
+from tinygrad.nn.state import safe_load
 
 VERSIONS["tinygrad"] = version("tinygrad")
 PREFACE = "from tinygrad.device import Buffer, Device\nfrom tinygrad.dtype import dtypes\n"
+
+
+def load(paths: list[str]) -> dict[str, Any]:
+    found = {name: x.to("CPU").realize() for path in paths[:-1] for name, x in safe_load(path).items()}
+    Device["CPU"].synchronize()
+    return found
+
+
+weights.LOAD["call"] = load
+weights.SOURCE["setup"] = "from tinygrad.device import Device\nfrom tinygrad.nn.state import safe_load\nDevice['CPU']"
+weights.SOURCE["load"] = (
+    "loaded = [x.to('CPU').realize() for path in paths[:-1] for x in safe_load(path).values()]\n"
+    "Device['CPU'].synchronize()"
+)
 
 
 @lru_cache
