@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from test_kernels_errors import load
@@ -154,3 +160,93 @@ def test_arrays_that_overlap_are_read_as_they_are_and_not_written_as_copies(modu
     assert y.tolist() == [1, 3, 5, 7]
     with pytest.raises(hcq.errors.LaunchError, match="arrays 0 and 1 overlap"):
         m.f[1, 4](x[1:], x[:-1], device="PYTHON")
+
+
+# Launches
+
+
+@hcq.kernel
+def add(x: hcq.ptr[hcq.i32], v: hcq.i8 = 1, b: hcq.bool_ = False, f: hcq.f16 = 0.0):
+    i = hcq.global_id(0)
+    x[i] = x[i] + v + hcq.i32(b)
+
+
+class Index:
+    def __index__(self):
+        return 3
+
+
+class Count(int):
+    """A subclass."""
+
+
+WRONG = {
+    "sizes are not negative": lambda x, d: add[-1, 4](x, device=d),
+    "less than 2\\^31": lambda x, d: add[2**40, 1](x, device=d),
+    "an empty group": lambda x, d: add[1, 0](x, device=d),
+    "takes at most": lambda x, d: add[1, 10**6](x, device=d),
+    "2147483648 work-items": lambda x, d: add[2**21, 1024](x, device=d),
+    "not 1.0": lambda x, d: add[1.0, 4](x, device=d),
+    "and nan \\(float\\) is given": lambda x, d: add[1, 4](x, float("nan"), device=d),
+    "and 1.0 \\(float\\) is given": lambda x, d: add[1, 4](x, 1.0, device=d),
+    "not 128": lambda x, d: add[1, 4](x, 128, device=d),
+    "holds 0 to 1": lambda x, d: add[1, 4](x, 1, 2, device=d),
+    "too large": lambda x, d: add[1, 4](x, 1, True, 1e9, device=d),
+    "ndarray\\) is given": lambda x, d: add[1, 4](x, x, device=d),
+    "given twice": lambda x, d: add[1, 4](x, x=x, device=d),
+    "no parameter q": lambda x, d: add[1, 4](x, q=1, device=d),
+    "needs a value for x": lambda x, d: add[1, 4](device=d),
+    "takes 4 arguments": lambda x, d: add[1, 4](x, 1, True, 1.0, 9, device=d),
+    "with elements": lambda x, d: add[1, 4](np.zeros(0, np.int32), device=d),
+    "not \\[1, 2\\]": lambda x, d: add[1, 4]([1, 2], device=d),
+    "read-only": lambda x, d: add[1, 4](np.frombuffer(bytes(16), np.int32), device=d),
+    "ascontiguousarray": lambda x, d: add[1, 4](np.zeros(8, np.int32)[::2], device=d),
+    "not allocated": lambda x, d: add[1, 4](hcq.Buffer(d, 4, hcq.i32)),
+    "stream": lambda x, d: add[1, 4](hcq.zeros(4, hcq.i32, d), stream=hcq.Device["CLANG:1"].stream()),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_wrong_launches_are_refused_before_anything_runs(message, device):
+    x = np.arange(4, dtype=np.int32)
+    with pytest.raises(hcq.errors.LaunchError, match=message):
+        WRONG[message](x, device)
+    add[np.uint8(1), Count(4)](x, Index(), np.bool_(True), device=device)
+    assert x.tolist() == [4, 5, 6, 7]
+
+
+def test_no_groups_are_no_work(device):
+    x = np.arange(4, dtype=np.int32)
+    add[0, 4](x, device=device)
+    assert x.tolist() == [0, 1, 2, 3]
+
+
+def test_views_at_odd_bytes_are_written_in_place(device):
+    whole = hcq.zeros(17, hcq.u8, device)
+    add[1, 4](whole.view(4, hcq.i32, 1), 7)
+    assert whole.numpy().tolist() == [0] + [7, 0, 0, 0] * 4
+
+
+def test_threads_may_launch_a_kernel_for_the_first_time_together(device, module):
+    m = module("@hcq.kernel\ndef f(x: hcq.ptr, c: hcq.constexpr):\n    i = hcq.global_id(0)\n    x[i] = x[i] + c\n")
+    buffers = [hcq.zeros(4, hcq.i32, device) for _ in range(8)]
+    start = threading.Barrier(len(buffers))
+
+    def work(buffer):
+        start.wait()
+        for c in range(3):
+            m.f[1, 4](buffer, c)
+        return buffer.numpy().tolist()
+
+    with ThreadPoolExecutor(len(buffers)) as pool:
+        assert list(pool.map(work, buffers)) == [[3] * 4] * len(buffers)
+
+
+def test_a_process_may_end_with_launches_queued(device, tmp_path):
+    text = "import hcq\n@hcq.kernel\ndef f(x: hcq.ptr[hcq.i32]):\n    i = hcq.global_id(0)\n    v = x[i]\n"
+    text += "    for k in range(100):\n        v = v * 3 + k\n    x[i] = v\n"
+    text += f"x = hcq.zeros(64, hcq.i32, {device!r})\nfor _ in range(20):\n    f[1, 64](x)\n"
+    (tmp_path / "ends.py").write_text(text)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))}
+    done = subprocess.run([sys.executable, tmp_path / "ends.py"], env=environment, capture_output=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")
