@@ -171,6 +171,11 @@ def add(x: hcq.ptr[hcq.i32], v: hcq.i8 = 1, b: hcq.bool_ = False, f: hcq.f16 = 0
     x[i] = x[i] + v + hcq.i32(b)
 
 
+@hcq.kernel
+def nothing():
+    pass
+
+
 class Index:
     def __index__(self):
         return 3
@@ -186,6 +191,7 @@ WRONG = {
     "an empty group": lambda x, d: add[1, 0](x, device=d),
     "takes at most": lambda x, d: add[1, 10**6](x, device=d),
     "2147483648 work-items": lambda x, d: add[2**21, 1024](x, device=d),
+    "limit is 2\\^48": lambda x, d: nothing[(2**20, 2**20, 2**20), 1](device=d),
     "not 1.0": lambda x, d: add[1.0, 4](x, device=d),
     "and nan \\(float\\) is given": lambda x, d: add[1, 4](x, float("nan"), device=d),
     "and 1.0 \\(float\\) is given": lambda x, d: add[1, 4](x, 1.0, device=d),

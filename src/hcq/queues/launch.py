@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Dims = tuple[int, int, int]
 
 ONE: Dims = (1, 1, 1)
+MAX_GROUPS = 1 << 48
 VALUE_TYPES = {
     "i8": ("b", "int8"),
     "u8": ("B", "uint8"),
@@ -57,6 +58,9 @@ def check_sizes(global_size: Any, local_size: Any, limits: DeviceLimits) -> tupl
         raise LaunchError(
             f"local_size {items} is {total} work-items a group: this device runs at most {limits.max_group_items}"
         )
+    count = groups[0] * groups[1] * groups[2]
+    if count > MAX_GROUPS:
+        raise LaunchError(f"global_size {groups} has {count} groups, the limit is 2^48")
     return groups, items
 
 
