@@ -186,6 +186,17 @@ def test_copies_work_where_the_host_does_not_reach_the_memory(gpu, monkeypatch):
     hcq.Device.close("GPU")
 
 
+@pytest.mark.parametrize("shift", [-3, 0, 1, 40])
+def test_a_copy_command_may_overlap_itself(gpu, shift):
+    given = np.arange(100, dtype="u1")
+    buf = hcq.array(given, "GPU")
+    at = buf._buf.va_addr
+    gpu.hw_copy_queue_t().copy(at + 10 + shift, at + 10, 50).submit(gpu)
+    gpu.synchronize()
+    given[10 + shift : 60 + shift] = given[10:60].copy()
+    assert (buf.numpy() == given).all()
+
+
 def test_seconds_are_those_of_the_kernel(gpu):
     loop = "__kernel void f(__global int *x, int n) { for (volatile int i = 0; i < n; i++) {} x[0] = n; }"
     program, out = gpu.program("f", loop), hcq.zeros(1, hcq.i32, "GPU")
@@ -204,6 +215,84 @@ def test_an_error_of_opencl_loses_the_device_with_it_as_the_cause(gpu, monkeypat
         device.synchronize()
     hcq.Device.close("GPU")
     assert (hcq.zeros(64, hcq.f32, "GPU").numpy() == 0).all()
+
+
+class FailedEvent:
+    """What an event of a command that failed does; PoCL itself ends the process where one is made to fail."""
+
+    def __init__(self, event):
+        self.event = event
+
+    def wait(self):
+        self.event.wait()
+        raise RuntimeError("clWaitForEvents failed: EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST")
+
+
+def test_a_command_that_fails_once_it_runs_is_named(gpu):
+    hcq.Device.close("GPU")
+    device = hcq.Device["GPU"]
+    program, out = device.program("scale", SCALE), hcq.zeros(64, hcq.f32, "GPU")
+    program(out, out, vals=(1.0, 0), global_size=(64, 1, 1), wait=True)
+    worker = device.worker("COMPUTE")
+    given = worker._given
+    worker._given = lambda event: given(FailedEvent(event))
+    program(out, out, vals=(1.0, 0), global_size=(64, 1, 1))
+    with pytest.raises(DeviceLost, match=r"(?s)exec scale.*EXEC_STATUS_ERROR|EXEC_STATUS_ERROR.*exec scale"):
+        device.synchronize()
+    hcq.Device.close("GPU")
+
+
+def test_launches_that_follow_one_another_are_given_to_opencl_before_they_are_over(gpu):
+    loop = "__kernel void f(__global int *x, int n) { for (volatile int i = 0; i < n; i++) {} x[0] += 1; }"
+    program, out = gpu.program("f", loop), hcq.zeros(1, hcq.i32, "GPU")
+    program(out, vals=(200_000_000,))
+    worker = gpu.worker("COMPUTE")
+    for _ in range(5):
+        program(out, vals=(1,))
+    while not worker.todo.empty():
+        pass
+    assert len(worker._pending) >= 5 and gpu.position() is not None  # all are OpenCL's, and none is over
+    gpu.synchronize()
+    assert out.numpy()[0] == 6
+
+
+def test_a_process_ends_its_queued_work_and_its_threads():
+    code = """
+    import threading
+    import atexit
+    import hcq
+    atexit.register(lambda: print([t.name for t in threading.enumerate() if t.name.startswith("GPU")]))  # runs last
+    try:
+        dev = hcq.Device["GPU"]
+    except hcq.errors.DeviceUnavailable:
+        print([])
+        raise SystemExit
+    loop = "__kernel void f(__global int *x, int n) { for (volatile int i = 0; i < n; i++) {} x[0] += 1; }"
+    dev.program("f", loop)(hcq.zeros(1, hcq.i32, "GPU"), vals=(100_000_000,))
+    """
+    assert in_process(code) == "[]"
+
+
+@pytest.mark.parametrize("direction", ["to", "from"])
+@pytest.mark.parametrize("other", ["LLVM", "NULL", "PYTHON"])
+def test_copies_between_devices_come_after_what_is_queued(gpu, other, direction):
+    names = ("GPU", other) if direction == "to" else (other, "GPU")
+    src, dest = hcq.array(np.arange(10_000, dtype="i4"), names[0]), hcq.zeros(10_000, hcq.i32, names[1])
+    if other != "NULL":
+        hcq.ops.add(src, 1, out=src)
+    hcq.copy(dest, src)
+    assert (dest.numpy() == np.arange(10_000) + (other != "NULL")).all()
+
+
+def test_one_graph_takes_work_of_two_devices(gpu):
+    a, b = hcq.array(np.arange(100, dtype="i4"), "LLVM"), hcq.zeros(100, hcq.i32, "GPU")
+    with hcq.capture() as graph:
+        hcq.ops.add(a, 1, out=a)
+        hcq.copy(b, a)
+        hcq.ops.multiply(b, 2, out=b)
+    for turn in (1, 2):
+        graph.replay().wait()
+        assert (b.numpy() == 2 * (np.arange(100) + turn)).all()
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8", "f2"])
