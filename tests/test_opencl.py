@@ -80,6 +80,12 @@ def test_devices_are_chosen_by_number_and_by_name(gpu):
         hcq.Device["GPU:xyzzy"]
 
 
+def test_what_the_device_is_can_be_asked(gpu):
+    info = gpu.info
+    assert info["device"] == gpu.cl_device.name.strip() and info["memory"] == gpu.cl_device.global_mem_size
+    assert info["cores"] > 0 and info["limits"]["max_buffer_bytes"] == gpu.cl_device.max_mem_alloc_size
+
+
 def test_the_platform_can_be_named(gpu, monkeypatch):
     monkeypatch.setenv("HCQ_OPENCL_PLATFORM", "xyzzy")
     with pytest.raises(DeviceUnavailable, match="HCQ_OPENCL_PLATFORM=xyzzy is none of the platforms here: 0 "):

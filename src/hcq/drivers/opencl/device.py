@@ -90,9 +90,9 @@ class OpenCLDevice(HCQCompiled):
             "platform": device.platform.name.strip(),
             "version": device.version.strip(),
             "driver version": device.driver_version.strip(),
-            "memory bytes": device.global_mem_size,
-            "compute units": device.max_compute_units,
-            "memory": "shared with the host" if self.is_mapped else "reached by copies",
+            "memory": device.global_mem_size,
+            "cores": device.max_compute_units,
+            "host access": "in place" if self.is_mapped else "by copies",
             "queues": ("compute", "copy"),
         }
 

@@ -87,7 +87,7 @@ def choose(name: str) -> Any:
 def identity(device: Any) -> str:
     """A device and its driver in one line: what binaries are good for."""
     parts = device.platform.name, device.platform.version, device.name, device.version, device.driver_version
-    return " | ".join(part.strip() for part in parts)
+    return " | ".join(" ".join(part.split()) for part in parts)
 
 
 def find(wanted: str) -> Any:
