@@ -256,3 +256,12 @@ def test_a_process_may_end_with_launches_queued(device, tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))}
     done = subprocess.run([sys.executable, tmp_path / "ends.py"], env=environment, capture_output=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("items", [1, 5])
+def test_the_bit_of_a_comparison_may_be_read_as_an_f16(items, device, module):
+    text = "@hcq.kernel\ndef f(x: hcq.ptr[hcq.f64]):\n    i = hcq.global_id(0)\n    c = hcq.bool_(hcq.f16(i))\n"
+    text += "    for k in range(8):\n        if k == 3:\n            x[i] = hcq.f64(hcq.bitcast(hcq.u16(c), hcq.f16))\n"
+    x = np.ones(items)
+    module(text).f[1, items](x, device=device)
+    assert x.tolist() == [0, *[2.0**-24] * 4][:items]

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from kernel_writer import Kernel
 from test_kernels_errors import load
@@ -25,6 +25,7 @@ def result(array):
 
 
 @settings(max_examples=EXAMPLES, phases=[Phase.explicit, Phase.generate])
+@example(seed=20302)  # LLVM 22 ended the process: no code for an f16 made of a comparison's bit, on AVX-512
 @given(seed=st.integers(0, 2**32))
 def test_random_kernels_give_equal_bits_on_all_devices(seed, tmp_path_factory):
     pytest.importorskip("llvmlite", reason="the LLVM device needs llvmlite")
