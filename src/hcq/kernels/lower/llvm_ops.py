@@ -316,9 +316,7 @@ class Arithmetic:
         raw, before = self.to_memory(value, source), shaped(MEMORY[old], source)
         after = shaped(MEMORY[new], target)
         if before != after:
-            if (
-                after == "half"
-            ):  # LLVM 22 for AVX-512 has no code for a half made of a comparison's bit: hide which bits
+            if after == "half":  # by a bitcast, a comparison's bit becomes what LLVM 22 has no code for on AVX-512
                 return self.e.call("llvm.convert.from.fp16.f32", "float", ("i16", raw))
             raw = self.e.emit(f"bitcast {before} {raw} to {after}")
         return self.from_memory(raw, target)
