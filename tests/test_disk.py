@@ -493,6 +493,16 @@ def test_a_full_disk_is_the_systems_error(tmp_path, count):
     buf.copyin(bytes(count))
 
 
+def test_a_copy_of_no_bytes_is_over_at_once(big, tmp_path):
+    copy, device = Buffer(f"DISK:{tmp_path}/copy?mode=create", 10, U8).allocate(), Device["CLANG"]
+    source, memory = whole(big), hcq.empty(10, U8, "CLANG").ensure_allocated()
+    into, signal = copy._buf.va_addr, HCQSignal()
+    queue = device.hw_copy_queue_t()
+    queue.copy(into, memory._buf.va_addr, 0).copy(into, source._buf.va_addr, 0)
+    queue.copy(memory._buf.va_addr, source._buf.va_addr, 0).signal(signal, 1).submit(device)
+    signal.wait(1, timeout=20_000)
+
+
 def test_the_staging_ring_takes_files(big):
     code = f"""
 import hcq

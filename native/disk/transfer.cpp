@@ -158,6 +158,10 @@ bool start_file_copy(Queue* q, const CopyPacket& p, uint64_t* word) {
   if (to_file && !t->file->writable) return refuse(t, EACCES, 0, word);
   uint64_t failed_at = 0;
   if (int error = check_range(*t->file, t->offset, t->bytes, &failed_at)) return refuse(t, error, failed_at, word);
+  if (!t->bytes) {  // an engine would wait for a piece that never ends
+    drop(t);
+    return true;
+  }
   if (!to_file && t->bytes <= kInline) {
     while (t->bytes) {
       uint64_t n = t->bytes;
