@@ -262,3 +262,70 @@ def test_a_bar_is_shown_when_asked_for(tmp_path, capfd):
     assert capfd.readouterr().err == ""
     hcq.load(path, "CLANG", progress=True)
     assert "100" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["npz", "fortran", "swapped"])
+def test_rows_of_arrays_that_lie_otherwise_than_buffers_are_those_asked_for(device, kind, tmp_path):
+    array = np.arange(60, dtype=">f4" if kind == "swapped" else "f4").reshape(10, 3, 2)
+    path = tmp_path / "a"
+    with open(path, "wb") as file:
+        if kind == "npz":
+            np.savez_compressed(file, x=array)
+        else:
+            np.save(file, np.asfortranarray(array) if kind == "fortran" else array)
+    (entry,) = formats.open(path).values()
+    assert np.array_equal(entry[2:7].load(device).numpy(), array[2:7])
+    assert np.array_equal(entry[2:7][1:3].load(device, dtypes.float16).numpy(), array[3:5])
+    assert entry[4:4].load(device).shape == (0, 3, 2)
+
+
+def test_archives_of_one_zip_file_have_positions_of_their_own(tmp_path):
+    path = tmp_path / "a.npz"
+    hcq.save(path, {"x": noise(1000)})
+    archive = formats.open(path)
+    place = os.stat(path)
+    mine = [int(fd) for fd in os.listdir("/proc/self/fd") if _is(int(fd), place)]
+    archive.load("CLANG")
+    assert mine and all(os.lseek(fd, 0, os.SEEK_CUR) == 0 for fd in mine)
+
+
+def _is(descriptor, place):
+    try:
+        return os.path.samestat(os.fstat(descriptor), place)
+    except OSError:
+        return False
+
+
+def test_an_archive_whose_device_was_closed_reads_no_other_file(tmp_path):
+    path = tmp_path / "a.safetensors"
+    hcq.save(path, {"a": noise(100)})
+    archive = formats.open(path)
+    hcq.Device.close(archive["a"].source.buffer.device)
+    other = tmp_path / "other"
+    other.write_bytes(bytes(100_000))
+    files = [os.open(other, os.O_RDONLY) for _ in range(8)]  # one of them gets the descriptor's number
+    with pytest.raises(RuntimeError, match="closed"):
+        archive.load("CLANG")
+    for file in files:
+        os.close(file)
+    assert np.array_equal(hcq.load(path, "CLANG")["a"].numpy(), noise(100))
+
+
+def test_nothing_is_loaded_onto_a_file_where_all_tensors_would_share_their_bytes(tmp_path):
+    hcq.save(tmp_path / "a.safetensors", {"a": noise(3), "b": noise(3, 1)})
+    with pytest.raises(ValueError, match="can't be loaded onto DISK"):
+        hcq.load(tmp_path / "a.safetensors", f"DISK:{tmp_path}/out?mode=create")
+    assert not (tmp_path / "out").exists()
+
+
+def test_paths_may_be_bytes_and_no_names_are_no_tensors(tmp_path):
+    path = os.fsencode(tmp_path / "a.npy")
+    hcq.save(path, noise(3))
+    assert np.array_equal(hcq.load(path, "CLANG").numpy(), noise(3))
+    assert hcq.load(path, "CLANG", []) == {}
+
+
+def test_a_key_that_is_not_there_is_said_as_it_was_given(tmp_path):
+    hcq.save(tmp_path / "a.safetensors", {"a": noise(3)})
+    with pytest.raises(KeyError, match=r"no tensor 'a\*'"):
+        formats.open(tmp_path / "a.safetensors")["a*"]

@@ -199,6 +199,16 @@ def damaged(path, data):
         hcq.load(path, "CLANG")
 
 
+def test_a_key_that_occurs_twice_is_found_in_one_pass(tmp_path):
+    count = 300_000  # comparing each with each would take an hour
+    pairs = ",".join(f'"k{n}":"f"' for n in range(count))
+    refused(
+        tmp_path / "i.json",
+        f'{{"weight_map": {{{pairs},"k{count - 1}":"g"}}}}'.encode(),
+        f"'k{count - 1}' occurs twice",
+    )
+
+
 def test_an_index_that_lies_is_refused(tmp_path):
     hcq.save(tmp_path / "s.safetensors", {"a": noise(3)})
     wrong = {

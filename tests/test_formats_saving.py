@@ -105,3 +105,43 @@ def test_a_process_killed_while_it_saves_leaves_the_old_file(tmp_path):
     assert path.read_bytes() == before
     hcq.save(path, {"a": noise(200)})
     same(hcq.load(path, "CLANG"), {"a": noise(200)})
+
+
+def test_names_that_a_format_cannot_have_are_refused_before_anything_is_written(tmp_path):
+    for file, name, more in (
+        ("a.safetensors", "__metadata__", {}),
+        ("a.safetensors", "__metadata__", {"metadata": {"a": "b"}}),
+        ("a.safetensors.index.json", "__metadata__", {"shard_bytes": 10}),
+        ("a.npz", "a\0b", {}),
+    ):
+        with pytest.raises(ValueError, match="name"):
+            hcq.save(tmp_path / file, {"a": noise(100), name: noise(3)}, **more)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_whose_name_is_as_long_as_names_get_is_saved(tmp_path):
+    path = tmp_path / ("\u6f22" * 83 + ".npy")
+    hcq.save(path, noise(3))
+    assert np.array_equal(hcq.load(path, "CLANG").numpy(), noise(3)) and os.listdir(tmp_path) == [path.name]
+
+
+def test_shards_that_could_not_all_be_written_are_gone_again(tmp_path, monkeypatch):
+    index = tmp_path / "m.safetensors.index.json"
+    hcq.save(index, {"a": noise(10)}, shard_bytes=10)
+    before = sorted(os.listdir(tmp_path))
+    write = os.write
+    for left in (1, 2, 3, 4):  # writes before the disk is full: of the second shard, and of the index
+        state = [left]
+
+        def full(descriptor, data, state=state):
+            state[0] -= 1
+            if state[0] < 0:
+                raise OSError(28, os.strerror(28))
+            return write(descriptor, data)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(formats.replace.os, "write", full)
+            with pytest.raises(OSError, match="No space left"):
+                hcq.save(index, {"a": noise(10, 1), "b": noise(10, 2)}, shard_bytes=10)
+        assert sorted(os.listdir(tmp_path)) == before
+    assert np.array_equal(hcq.load(index, "CLANG")["a"].numpy(), noise(10))

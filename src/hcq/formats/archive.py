@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.errors import FormatError
 from hcq.formats import gguf, index, npy, safetensors
 from hcq.formats.entry import Entry, check_names
-from hcq.formats.selection import select
+from hcq.formats.selection import missing, select
 from hcq.formats.source import Source
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Archive(Mapping[str, Entry]):
 
     def __getitem__(self, name: str) -> Entry:
         if name not in self._entries:
-            select(name.translate(_NO_PATTERNS) if isinstance(name, str) else [name], self._entries, self.path)
+            raise missing(name, self._entries, self.path)
         return self._entries[name]
 
     def __contains__(self, name: object) -> bool:
@@ -75,7 +75,7 @@ def open(path: str | os.PathLike[str], names: str | Iterable[str] | None = None)
     Headers are read and checked, tensors are not. Blocks. Raises FormatError for a file that is damaged or none of
     these, the operating system's errors, and KeyError for names that aren't there.
     """
-    path = os.path.abspath(os.fspath(path))
+    path = os.path.abspath(os.fsdecode(path))
     source = Source(path)
     begin = source.read(0, min(8, source.size))
     metadata: dict[str, Any] = {}
@@ -96,9 +96,6 @@ def open(path: str | os.PathLike[str], names: str | Iterable[str] | None = None)
     return archive if names is None else _part(archive, names)
 
 
-_NO_PATTERNS = str.maketrans({"*": "", "?": "", "[": ""})  # a key that isn't there is not one pattern of others
-
-
 def _open_gguf(source: Source) -> tuple[list[Entry], dict[str, Any]]:
     """A GGUF file, or all parts of one that was split: the entries of all, the metadata of the one that is opened."""
     entries, metadata = gguf.parse(source)
@@ -116,9 +113,9 @@ def _open_index(source: Source, names: str | Iterable[str] | None) -> Archive:
     found: dict[str, Entry] = {}
     for file in dict.fromkeys(files[name] for name in wanted):
         found.update((entry.name, entry) for entry in _shard(source, file) if files.get(entry.name) == file)
-    missing = next((name for name in wanted if name not in found), None)
-    if missing is not None:
-        raise FormatError(source.path, None, f"tensor {missing!r} is not in {files[missing]}, where it should be")
+    lacking = next((name for name in wanted if name not in found), None)
+    if lacking is not None:
+        raise FormatError(source.path, None, f"tensor {lacking!r} is not in {files[lacking]}, where it should be")
     return Archive(source.path, "safetensors", [found[name] for name in wanted], metadata)
 
 

@@ -48,8 +48,9 @@ def _inside(source: Source, folder: str, name: str, file: Any) -> str:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in names if names.count(key) > 1)!r} occurs twice")
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} occurs twice")
+        found[key] = value
     return found

@@ -66,7 +66,7 @@ def load(
     """
     found = archive.open(path, names)
     loaded = found.load(device, dtype=dtype, progress=progress)
-    return loaded[""] if found.format == "npy" else loaded
+    return loaded[""] if found.format == "npy" and loaded else loaded
 
 
 def load_entries(
@@ -78,6 +78,8 @@ def load_entries(
 ) -> Tensors:
     """The tensors of `entries`, whose names differ, on `device`; see `load`."""
     device = Device.canonicalize(device)
+    if device.partition(":")[0] == "DISK":
+        raise ValueError(f"tensors can't be loaded onto {device}: every buffer there begins at the file's first byte")
     other: dict[str, Entry] = {}
     if dtype is not None:
         dtype = convert.target(dtype)

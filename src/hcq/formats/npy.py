@@ -6,8 +6,10 @@ live here: reading the arrays of .npy files that lie as buffers do (reading).
 
 from __future__ import annotations
 
+import errno
 import io
 import math
+import os
 import struct
 import zipfile
 import zlib
@@ -38,6 +40,14 @@ class HostEntry(Entry):
     stored: numpy.dtype[Any]
     fortran: bool
     member: tuple[zipfile.ZipFile, zipfile.ZipInfo] | None
+
+    def __getitem__(self, rows: slice) -> Entry:
+        """As of every entry; whoever loads the rows of such an array reads all of it up to them."""
+        part = super().__getitem__(rows)
+        entry = HostRows(self.name, self.type, self.dtype, part.shape, self.source, part.offset, part.nbytes)
+        entry.stored, entry.fortran, entry.member = self.stored, self.fortran, self.member
+        entry.whole, entry.skipped = self, part.offset - self.offset
+        return entry
 
     def read_into(self, view: memoryview) -> None:
         """Fill `view`, bytes. Blocks. FormatError for damage, which zip files show by their sums."""
@@ -71,6 +81,53 @@ class HostEntry(Entry):
             raise FormatError(self.source.path, None, f"array {self.name!r} can't be read: {error}") from None
 
 
+class HostRows(HostEntry):
+    """Rows of a HostEntry, `whole`, from its byte `skipped` on, counted in the order of a buffer."""
+
+    __slots__ = ("skipped", "whole")
+
+    whole: HostEntry
+    skipped: int
+
+    def read_into(self, view: memoryview) -> None:
+        """As of the whole array, of which all is read."""
+        data = memoryview(bytearray(self.whole.nbytes))
+        self.whole.read_into(data)
+        view[:] = data[self.skipped : self.skipped + self.nbytes]
+
+
+class _Positioned(io.RawIOBase):
+    """A source for zipfile, with a position of its own: the descriptor's is shared by all who opened the file."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__()
+        self._source = source
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._source.size}[whence]
+        if at < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        self._at = at
+        return at
+
+    def readinto(self, into: Any) -> int:
+        view = memoryview(into)[: max(0, self._source.size - self._at)]
+        if len(view):
+            self._source.read_into([view], self._at)
+        self._at += len(view)
+        return len(view)
+
+
 def parse(source: Source) -> Entry:
     """The array of a .npy file; its name is empty. FormatError for what is wrong or can't be loaded."""
     return _entry(source, "", source.read(0, min(source.size, _MOST_HEADER)), source.size, None)
@@ -79,8 +136,7 @@ def parse(source: Source) -> Entry:
 def parse_zip(source: Source) -> list[Entry]:
     """The arrays of a .npz file, in the file's order. FormatError for what is wrong or can't be loaded."""
     try:
-        # Not by its path, which may lead elsewhere by now. The entries keep the source, and that the descriptor.
-        container = zipfile.ZipFile(io.FileIO(source.descriptor, closefd=False))
+        container = zipfile.ZipFile(_Positioned(source))  # not by its path, which may lead elsewhere by now
         return [_member(source, container, member) for member in container.infolist()]
     except FormatError:
         raise

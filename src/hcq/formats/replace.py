@@ -16,6 +16,8 @@ class NewFile:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
+        self.placed = False
+        """Whether it has taken the name, also when what comes after that fails."""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append all of `data`, bytes. Blocks, without the GIL; raises the operating system's errors."""
@@ -34,15 +36,18 @@ def replacing(path: str) -> Iterator[NewFile]:
     """
     path = os.path.realpath(path)
     folder = os.path.dirname(path)
-    descriptor, aside = tempfile.mkstemp(prefix=f".{os.path.basename(path)[:100]}.", suffix=".new", dir=folder)
+    stem = os.fsencode(os.path.basename(path))[:100].decode(errors="ignore")  # names have at most 255 bytes
+    descriptor, aside = tempfile.mkstemp(prefix=f".{stem}.", suffix=".new", dir=folder)
+    new = NewFile(descriptor)
     try:
         try:
-            yield NewFile(descriptor)
+            yield new
             os.fchmod(descriptor, _permissions(path))
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
         os.replace(aside, path)
+        new.placed = True
     except BaseException:
         os.unlink(aside)
         raise

@@ -19,6 +19,7 @@ from hcq.formats.source import Source
 
 MOST_HEADER = 100_000_000  # bytes: what other readers accept
 _ALIGNMENT = 4096  # of the first tensor's byte: direct I/O can start there, and it costs at most a page
+_METADATA = "__metadata__"  # the key of texts beside tensors
 _DTYPES: dict[str, DType] = {
     "BOOL": dtypes.bool,
     "I8": dtypes.int8,
@@ -56,9 +57,9 @@ def parse(source: Source) -> tuple[list[Entry], dict[str, str]]:
             source.path, 0, f"truncated: the header would have {count} bytes, and {source.size - 8} are there"
         )
     header = _decode(source, source.read(8, count))
-    metadata = header.pop("__metadata__", {})
+    metadata = header.pop(_METADATA, {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise FormatError(source.path, 8, "__metadata__ must map text to text")
+        raise FormatError(source.path, 8, f"{_METADATA} must map text to text")
     begin = 8 + count
     entries = [_entry(source, begin, name, fields) for name, fields in header.items()]
     check_places(source, entries, begin, source.size, holes=False)
@@ -69,11 +70,12 @@ def describe(tensors: Sequence[tuple[str, Any, tuple[int, ...], int]], metadata:
     """The head of a file, length and header, for tensors of (name, dtype, shape, bytes) that follow in this order.
 
     It is filled up with spaces so that the tensors begin at a multiple of 4096 bytes. TypeError for dtypes that the
-    format has no name for.
+    format has no name for, ValueError for a name that is the format's own.
     """
-    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    header: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
     at = 0
     for name, dtype, shape, nbytes in tensors:
+        check(name, dtype)
         header[name] = {"dtype": type_name(dtype), "shape": list(shape), "data_offsets": [at, at + nbytes]}
         at += nbytes
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
@@ -81,6 +83,15 @@ def describe(tensors: Sequence[tuple[str, Any, tuple[int, ...], int]], metadata:
     if len(text) > MOST_HEADER:
         raise ValueError(f"the header would have {len(text)} bytes, and {MOST_HEADER} are the format's limit")
     return len(text).to_bytes(8, "little") + text
+
+
+def check(name: str, dtype: Any) -> None:
+    """ValueError for a tensor's name that the format uses itself, TypeError for dtypes that it has no name for."""
+    if name == _METADATA:
+        raise ValueError(
+            f"no tensor of a safetensors file can have the name {name!r}: the format keeps its texts there"
+        )
+    type_name(dtype)
 
 
 def type_name(dtype: Any) -> str:

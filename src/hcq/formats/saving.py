@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from hcq import dtypes
 from hcq.formats import index, npy, safetensors
-from hcq.formats.replace import replacing
+from hcq.formats.replace import NewFile, replacing
 from hcq.runtime.buffer import Buffer
 
 _PIECE = 16 << 20  # bytes that are copied out of a device at once
@@ -46,10 +46,11 @@ def save(
     replaced last: the files that a former one names are left as they are.
 
     Contents are written as they are after all work queued, in pieces where the host can't reach them. Blocks. Raises
-    ValueError for unknown suffixes, TypeError for dtypes that the format has no name for, RuntimeError for unallocated
-    buffers, all before anything is written; and the operating system's errors.
+    ValueError for unknown suffixes and for tensors' names that the format can't have, TypeError for dtypes that it has
+    no name for, RuntimeError for unallocated buffers, all before anything is written; and the operating system's
+    errors.
     """
-    path = os.path.abspath(os.fspath(path))
+    path = os.path.abspath(os.fsdecode(path))
     if metadata and not all(isinstance(text, str) for pair in metadata.items() for text in pair):
         raise TypeError("metadata maps text to text")
     if path.endswith((".npy", ".npz")) and (metadata or shard_bytes is not None):
@@ -96,6 +97,9 @@ def _save_npy(path: str, tensor: _Tensor) -> None:
 
 
 def _save_npz(path: str, tensors: list[_Tensor]) -> None:
+    for tensor in tensors:
+        if "\0" in tensor.name:  # a zip's names end there
+            raise ValueError(f".npz has no name like {tensor.name!r}, with a null character; safetensors has")
     heads = [npy.describe(tensor.dtype, tensor.shape) for tensor in tensors]
     with replacing(path) as file, zipfile.ZipFile(io.FileIO(file.descriptor, "wb", closefd=False), "w") as container:
         for tensor, head in zip(tensors, heads, strict=True):
@@ -118,7 +122,7 @@ def _save_shards(path: str, tensors: list[_Tensor], metadata: Mapping[str, str],
     if type(most) is not int or most <= 0:
         raise ValueError(f"shard_bytes must be a positive number of bytes, not {most!r:.40}")
     for tensor in tensors:
-        safetensors.type_name(tensor.dtype)  # before the first shard is written
+        safetensors.check(tensor.name, tensor.dtype)  # before the first shard is written
     shards: list[list[_Tensor]] = [[]]
     filled = 0
     for tensor in tensors:
@@ -128,12 +132,20 @@ def _save_shards(path: str, tensors: list[_Tensor], metadata: Mapping[str, str],
         shards[-1].append(tensor)
         filled += tensor.nbytes
     files: dict[str, str] = {}
-    for shard, file in zip(shards, _shard_paths(path, len(shards)), strict=True):
-        _save_safetensors(file, shard, metadata)
-        files.update((tensor.name, os.path.basename(file)) for tensor in shard)
     total = sum(tensor.nbytes for tensor in tensors)
-    with replacing(path) as new:
-        new.write(index.describe(files, total, dict(metadata)))
+    paths = _shard_paths(path, len(shards))
+    new: NewFile | None = None
+    try:
+        for shard, file in zip(shards, paths, strict=True):
+            _save_safetensors(file, shard, metadata)
+            files.update((tensor.name, os.path.basename(file)) for tensor in shard)
+        with replacing(path) as new:
+            new.write(index.describe(files, total, dict(metadata)))
+    except BaseException:
+        if new is None or not new.placed:
+            for file in filter(os.path.lexists, paths):  # names that nobody had, and no index has
+                os.unlink(file)
+        raise
 
 
 def _shard_paths(path: str, count: int) -> list[str]:

@@ -21,15 +21,22 @@ def select(names: str | Iterable[str] | None, known: Collection[str], where: str
     found: set[str] = set()
     for name in asked:
         if not isinstance(name, str):
-            raise TypeError(f"names of tensors are text, not {name!r:.60}")
+            raise missing(name, known, where)
         if name in known:
             found.add(name)
             continue
         matches = _matches(name, known) if _PATTERN.search(name) else []
         if not matches:
-            raise _Missing(_reason(name, known, where))
+            raise missing(name, known, where, is_pattern=_PATTERN.search(name) is not None)
         found.update(matches)
     return [name for name in known if name in found]
+
+
+def missing(name: object, known: Collection[str], where: str, is_pattern: bool = False) -> Exception:
+    """What to raise for a name that isn't there, or a pattern that nothing matches: see `select`."""
+    if not isinstance(name, str):
+        return TypeError(f"names of tensors are text, not {name!r:.60}")
+    return _Missing(_reason(name, known, where, is_pattern))
 
 
 class _Missing(KeyError):
@@ -42,11 +49,11 @@ def _matches(pattern: str, known: Iterable[str]) -> list[str]:
     return [name for name in known if match(name)]
 
 
-def _reason(name: str, known: Collection[str], where: str) -> str:
+def _reason(name: str, known: Collection[str], where: str, is_pattern: bool) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, known, 3) if len(known) <= 20_000 else []
     hint = f"; the nearest are {', '.join(map(repr, near))}" if near else ""
-    if _PATTERN.search(name):
+    if is_pattern:
         return f"{where} has no tensor that matches {name!r} (it has {len(known)})"
     return f"{where} has no tensor {name!r} (it has {len(known)}){hint}"

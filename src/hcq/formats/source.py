@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from hcq import dtypes
+from hcq.drivers.disk.file import OpenFile
 from hcq.errors import FormatError
 from hcq.runtime.buffer import Buffer
 
@@ -21,7 +22,7 @@ class Source:
     may share one.
     """
 
-    __slots__ = ("__weakref__", "buffer", "descriptor", "path", "size")
+    __slots__ = ("__weakref__", "_file", "buffer", "path", "size")
 
     def __init__(self, path: str) -> None:
         """Raises the operating system's own errors, as for a missing file, a directory or a pipe."""
@@ -29,9 +30,8 @@ class Source:
         size = os.stat(path).st_size
         # The mode is given, for a path may itself end like one.
         self.buffer = Buffer(f"DISK:{path}?mode=r", max(size, 1), dtypes.uint8, preallocate=True)
-        file = self.buffer._buf.file
-        self.descriptor: int = file.descriptor
-        self.size: int = file.size()
+        self._file: OpenFile = self.buffer._buf.file
+        self.size: int = self._file.size()
 
     def read(self, offset: int, count: int) -> bytes:
         """`count` bytes from `offset` on. FormatError where the file ends before."""
@@ -46,12 +46,15 @@ class Source:
     def read_into(self, views: list[memoryview], offset: int) -> None:
         """Fill `views` (bytes, writable, none empty), one after the other, from `offset` on. Blocks, without the GIL.
 
-        Short reads are continued. EOFError where the file ends before, as when it was cut short meanwhile.
+        Short reads are continued. EOFError where the file ends before, as when it was cut short meanwhile; RuntimeError
+        once the DISK device was closed.
         """
+        self.buffer._check_usable()
+        held = self._file.held()  # else another file could get the descriptor's number
         first = done = 0  # views[:first] are full, and views[first] has `done` bytes
         while first < len(views):
             batch = [views[first][done:], *views[first + 1 : first + _MOST_VIEWS]]
-            count = os.preadv(self.descriptor, batch, offset)
+            count = os.preadv(self._file.descriptor, batch, offset)
             if not count:
                 raise EOFError(f"{self.path} ends at byte {offset}, and had {self.size} bytes when it was opened")
             offset += count
@@ -59,6 +62,7 @@ class Source:
                 count -= len(views[first]) - done
                 first, done = first + 1, 0
             done += count
+        del held
 
     def part(self, offset: int, count: int) -> Buffer:
         """A DISK buffer of `count` bytes from `offset` on."""

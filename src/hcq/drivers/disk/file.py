@@ -69,7 +69,7 @@ class OpenFile:
 
     def size(self) -> int:
         """Bytes that the file has now."""
-        held = self._held()
+        held = self.held()
         if self.is_block_device:
             end = os.lseek(self.descriptor, 0, os.SEEK_END)
         else:
@@ -79,7 +79,7 @@ class OpenFile:
 
     def read(self, into: Any, offset: int) -> None:
         """Fill `into` from byte `offset` on. EOFError where the file ends before; short reads are continued."""
-        held = self._held()
+        held = self.held()
         done, error = _native.disk_move(self.descriptor, into, offset, False)
         del held
         if error:
@@ -88,7 +88,7 @@ class OpenFile:
     def write(self, data: Any, offset: int) -> None:
         """Write `data` at byte `offset`. ValueError outside of the file, PermissionError where it is only read."""
         self.check_write(len(data), offset)
-        held = self._held()
+        held = self.held()
         done, error = _native.disk_move(self.descriptor, data, offset, True)
         del held
         if error:
@@ -109,7 +109,7 @@ class OpenFile:
         if mine and native is not None and self._is_at(self.path):
             _remove(self.path)
 
-    def _held(self) -> _native.DiskFile:
+    def held(self) -> _native.DiskFile:
         """What keeps the descriptor from being closed, and its number from being another file's, in the meantime."""
         native = self.native
         if native is None:
