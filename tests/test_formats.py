@@ -168,9 +168,12 @@ def test_a_forked_child_loads(tmp_path):
 
 
 def test_nothing_is_loaded_inside_a_capture(tmp_path):
-    hcq.save(tmp_path / "a.safetensors", {"small": noise(100)})
-    with pytest.raises(RuntimeError, match=r"inside hcq\.capture"), hcq.capture():
-        hcq.load(tmp_path / "a.safetensors", "CLANG")
+    hcq.save(tmp_path / "a.safetensors", {"small": noise(100), "large": noise(3_000_000), "empty": noise(0)})
+    for device in ("CLANG", "NULL", "PYTHON"):
+        for names in ("small", "large", "empty"):
+            for dtype in (None, dtypes.float16):
+                with pytest.raises(RuntimeError, match=r"inside hcq\.capture"), hcq.capture():
+                    hcq.load(tmp_path / "a.safetensors", device, names, dtype=dtype)
 
 
 def test_a_sparse_file_of_more_than_four_gigabytes_is_loaded_in_part(tmp_path):

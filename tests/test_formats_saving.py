@@ -50,7 +50,7 @@ def test_saving_replaces_at_once_and_a_failure_leaves_what_was_there(tmp_path):
     for wrong in ({"a": buf}, {"a": object()}, {3: noise(1)}, [noise(3)]):
         with pytest.raises((TypeError, RuntimeError)):
             hcq.save(path, wrong)
-    for arguments in ({"metadata": {"a": 1}}, {"shard_bytes": 10}):
+    for arguments in ({"metadata": {"a": 1}}, {"metadata": "text"}, {"shard_bytes": 10}):
         with pytest.raises((TypeError, ValueError)):
             hcq.save(path, {"a": noise(1)}, **arguments)
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["a.safetensors"]

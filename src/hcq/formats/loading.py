@@ -15,6 +15,7 @@ from hcq.formats import archive, convert, reading
 from hcq.formats.entry import Entry
 from hcq.formats.npy import HostEntry
 from hcq.formats.progress import progress_of
+from hcq.runtime import watch
 from hcq.runtime.buffer import Buffer
 from hcq.runtime.registry import Device
 
@@ -77,6 +78,10 @@ def load_entries(
     progress: bool | None = None,
 ) -> Tensors:
     """The tensors of `entries`, whose names differ, on `device`; see `load`."""
+    if (
+        watch.active and watch.capturing() is not None
+    ):  # else some of the reads would be commands of the graph, and the rest be done now
+        raise RuntimeError("hcq.load inside hcq.capture: nothing runs while recording; do it before or after the block")
     device = Device.canonicalize(device)
     if device.partition(":")[0] == "DISK":
         raise ValueError(f"tensors can't be loaded onto {device}: every buffer there begins at the file's first byte")

@@ -51,7 +51,8 @@ def save(
     errors.
     """
     path = os.path.abspath(os.fsdecode(path))
-    if metadata and not all(isinstance(text, str) for pair in metadata.items() for text in pair):
+    texts = metadata if metadata is not None else {}
+    if not isinstance(texts, Mapping) or not all(isinstance(text, str) for pair in texts.items() for text in pair):
         raise TypeError("metadata maps text to text")
     if path.endswith((".npy", ".npz")) and (metadata or shard_bytes is not None):
         raise ValueError("metadata and shards are safetensors', and NumPy's formats have neither")
