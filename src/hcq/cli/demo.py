@@ -223,9 +223,12 @@ def _print(report: Report) -> None:
     for line in NOTES:
         out.print(line)
     _print_checks(report)
+    reasons: dict[str, list[str]] = {}
     for name, reason in report.left_out.items():
-        out.print(f"{name} left out: {reason}")
-    devices = " and ".join(outcome.device for outcome in report.outcomes)
+        reasons.setdefault(reason.replace(f" for {name};", " for it;"), []).append(name)
+    for reason, names in reasons.items():
+        out.print(f"{', '.join(names)} left out: {reason}")
+    devices = ", ".join(outcome.device for outcome in report.outcomes)
     wrong = sum(row.wrong for rows in report.differences.values() for row in rows)
     verdict = f"[red]{wrong:,} values are wrong[/red] on {devices}" if wrong else f"every value is right on {devices}"
     out.print(f"{verdict}; the picture is in {report.picture}", soft_wrap=True)

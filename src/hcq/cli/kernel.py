@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hcq.cli.output import DONE, Failure, Mistake
-from hcq.errors import CompileError
+from hcq.errors import CompileError, UnknownDevice
 
 if TYPE_CHECKING:
     from hcq.kernels.launch import Kernel
@@ -22,6 +22,10 @@ def show(kernel: str, target: str, choices: list[str] | None) -> int:
         print(found.source(target, **_choices(found, choices or [])), end="")
     except CompileError as error:
         raise Failure(str(error)) from None
+    except UnknownDevice as error:
+        from hcq.kernels.lower import LANGUAGES
+
+        raise Mistake(f"--target {target} is no language ({', '.join(LANGUAGES)}), nor a device: {error}") from None
     except TypeError as error:
         raise Mistake(f"{error} (write it behind the kernel)") from None
     return DONE
