@@ -16,7 +16,7 @@ import hcq
 
 DEVICES = ("PYTHON", "LLVM", "CLANG")
 AWKWARD = ("_0", "__", "_9a", "int", "NULL", "INFINITY", "NAN", "EOF", "INT_MAX", "M_PI", "errno", "unix", "linux")
-AWKWARD += ("entry", "hcq_group_id", "global_id_0", "v_1", "ret", "define", "größe", "日本", "i32", "bool")
+AWKWARD += ("entry", "hcq_group_id", "global_id_0", "v_1", "v1", "v2", "ret", "define", "größe", "日本", "i32", "bool")
 AWKWARD += ("HCQ_KERNEL", "UINT64_MAX", "HUGE_VAL", "__x86_64__", "memcpy", "size_t", "NDEBUG", "I")
 
 

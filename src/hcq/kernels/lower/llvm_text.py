@@ -82,7 +82,7 @@ class Emitter:
         """A new local name."""
         self._count += 1
         hint = re.sub(r"\W", "_", hint, flags=re.ASCII)
-        return f"%{hint}.{self._count}" if hint else f"%v{self._count}"
+        return f"%{hint or 'v'}.{self._count}"  # always with a dot, which no parameter has
 
     def new_label(self, hint: str) -> str:
         self._count += 1
