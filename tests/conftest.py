@@ -35,8 +35,9 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="module", autouse=True)
 def no_driver_outlives_its_module():
-    """Devices of drivers that a module brought are closed after it, so that the next may bring one of that name."""
+    """Devices of drivers that a module brought, and its files, are closed after it: the next may bring one of that
+    name, and counts what is open."""
     yield
     for name in list(Device._opened):
-        if name.partition(":")[0] not in BUILTIN:
+        if name.partition(":")[0] not in BUILTIN or name.startswith("DISK:"):
             Device.close(name)

@@ -89,7 +89,7 @@ def test_what_the_device_is_can_be_asked(gpu):
 def test_the_platform_can_be_named(gpu, monkeypatch):
     monkeypatch.setenv("HCQ_OPENCL_PLATFORM", "xyzzy")
     with pytest.raises(DeviceUnavailable, match="HCQ_OPENCL_PLATFORM=xyzzy is none of the platforms here: 0 "):
-        hcq.Device["GPU:1"]
+        hcq.Device["GPU:7"]  # which nothing has opened
     monkeypatch.setenv("HCQ_OPENCL_PLATFORM", gpu.cl_device.platform.name[:5].upper())
     hcq.Device["GPU:0"].synchronize()
 

@@ -103,8 +103,9 @@ void start_indirect(Queue* q, IndirectPacket* p) {
   const Patch* list = p->patch_list ? p->patch_list : reinterpret_cast<const Patch*>(p + 1);
   for (uint32_t i = 0; i < p->patches; ++i) apply_patch(p->commands, list[i]);
   std::free(p->patch_list);
-  p->patch_list = nullptr;
-  p->patches = 0;
+  // relaxed: a report that looks at the packet meanwhile does not look at these
+  __atomic_store_n(&p->patch_list, nullptr, __ATOMIC_RELAXED);
+  __atomic_store_n(&p->patches, 0, __ATOMIC_RELAXED);
   q->nested_offset = 0;
   q->nested = p->commands;
   q->base = p->base;

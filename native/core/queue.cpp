@@ -195,16 +195,31 @@ void queue_give_segment(Queue* q, Segment* s) {
   std::free(s);
 }
 
+// A report may look at commands while they are patched (walk), and shows an older or a mixed value at worst: so every
+// store is atomic, and relaxed, since nothing is ordered by it.
+template <typename T>
+static void patch_store(T& at, T value) {
+  __atomic_store_n(&at, value, __ATOMIC_RELAXED);
+}
+
+static void patch_bytes(uint8_t* at, uint64_t content, size_t bytes) {  // little-endian, as every target here
+  auto place = reinterpret_cast<uintptr_t>(at);
+  if (bytes == 8 && place % 8 == 0) return patch_store(*reinterpret_cast<uint64_t*>(at), content);
+  if (bytes == 4 && place % 4 == 0)
+    return patch_store(*reinterpret_cast<uint32_t*>(at), static_cast<uint32_t>(content));
+  for (size_t i = 0; i < bytes; ++i) patch_store(at[i], static_cast<uint8_t>(content >> (8 * i)));
+}
+
 void apply_patch(BoundCommands* commands, const Patch& patch) {
   if (patch.what & kPatchBytes) {
-    std::memcpy(commands->memory + patch.offset, &patch.content, patch.what / kPatchByte);
+    patch_bytes(commands->memory + patch.offset, patch.content, patch.what / kPatchByte);
     return;
   }
   if (!(patch.what & kPatchSlot))
     return apply_patch(commands->memory + static_cast<size_t>(patch.offset) * kUnit, patch);
   for (const Place& place : commands->slots[patch.offset]) {
     uint64_t content = patch.content + place.addend;
-    std::memcpy(commands->memory + place.offset, &content, place.bytes);  // little-endian, as every target here
+    patch_bytes(commands->memory + place.offset, content, place.bytes);
   }
 }
 
@@ -215,22 +230,22 @@ void apply_patch(uint8_t* packet, const Patch& patch) {
     case PacketType::wait:
     case PacketType::timestamp: {
       auto* p = reinterpret_cast<SignalPacket*>(packet);
-      if (patch.what & kPatchSignal) p->signal = patch.signal.signal;
-      if (patch.what & kPatchValue) p->value = patch.signal.value;
+      if (patch.what & kPatchSignal) patch_store(p->signal, patch.signal.signal);
+      if (patch.what & kPatchValue) patch_store(p->value, patch.signal.value);
       break;
     }
     case PacketType::exec: {
       auto* p = reinterpret_cast<ExecPacket*>(packet);
       for (int i = 0; i < 3; ++i) {
-        if (patch.what & kPatchGroups) p->groups[i] = patch.sizes.groups[i];
-        if (patch.what & kPatchItems) p->items[i] = patch.sizes.items[i];
+        if (patch.what & kPatchGroups) patch_store(p->groups[i], patch.sizes.groups[i]);
+        if (patch.what & kPatchItems) patch_store(p->items[i], patch.sizes.items[i]);
       }
       break;
     }
     case PacketType::copy: {
       auto* p = reinterpret_cast<CopyPacket*>(packet);
-      if (patch.what & kPatchDest) p->destination = patch.copy.destination;
-      if (patch.what & kPatchSource) p->source = patch.copy.source;
+      if (patch.what & kPatchDest) patch_store(p->destination, patch.copy.destination);
+      if (patch.what & kPatchSource) patch_store(p->source, patch.copy.source);
       break;
     }
     default:

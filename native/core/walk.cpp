@@ -14,6 +14,14 @@ namespace {
 constexpr uint64_t kLooked = 200000;  // packets of a queue that are looked at
 constexpr int kTries = 200;           // looks at a queue that moves
 
+// A unit that its consumer may patch meanwhile: relaxed, since `still` says afterwards whether it counts.
+void copy_unit(uint8_t* to, const uint8_t* from) {
+  for (size_t i = 0; i < kUnit; i += 8) {
+    uint64_t word = __atomic_load_n(reinterpret_cast<const uint64_t*>(from + i), __ATOMIC_RELAXED);
+    std::memcpy(to + i, &word, 8);
+  }
+}
+
 // The packets, from where the consumer is. `still` says whether that is where it was: a packet is copied first and
 // believed then.
 template <class Still>
@@ -30,7 +38,7 @@ bool read(Queue* q, const See& see, Still still) {
   auto* n = reinterpret_cast<PacketHeader*>(inner);
   while (position < end && seen < kLooked) {
     if (!still()) return false;
-    std::memcpy(outer, segment->data + static_cast<size_t>(offset) * kUnit, kUnit);
+    copy_unit(outer, segment->data + static_cast<size_t>(offset) * kUnit);
     if (!still()) return false;
     if (h->type == PacketType::link) {
       segment = reinterpret_cast<Segment*>(h->record);
@@ -47,7 +55,7 @@ bool read(Queue* q, const See& see, Still still) {
         if (h->flags & kWaitPrevious && !see({h, base, record, -1, true})) return true;
       }
       while (nested_at < nested->units && seen < kLooked) {
-        std::memcpy(inner, nested->memory + static_cast<size_t>(nested_at) * kUnit, kUnit);
+        copy_unit(inner, nested->memory + static_cast<size_t>(nested_at) * kUnit);
         if (!still()) return false;
         uint64_t line = record_line(n->record);
         uint64_t own = line ? record_number(record) | line << kLineShift : record;

@@ -6,7 +6,7 @@ import ctypes
 import functools
 from typing import TYPE_CHECKING, Any
 
-from hcq.drivers.python.compiler import MAGIC
+from hcq.drivers.python.compiler import text_of
 from hcq.errors import InvalidProgram
 from hcq.kernels import types
 from hcq.kernels.arithmetic import decode
@@ -27,13 +27,7 @@ class PythonProgram(HCQProgram):
         """Raises InvalidProgram for bytes that are no library of ours, or have another kernel."""
         from hcq.kernels.text import parse
 
-        data = bytes(lib)
-        if not data.startswith(MAGIC):
-            raise InvalidProgram(f"{device.dname}: this is no library of its compiler ({len(data)} bytes)")
-        try:
-            text = data[len(MAGIC) :].decode()
-        except UnicodeDecodeError as error:
-            raise InvalidProgram(f"{device.dname}: this library is damaged: {error}") from None
+        text = text_of(lib, device.dname)
         self.function = parse(text)
         if self.function.name != name:
             raise InvalidProgram(f"no function {name!r} in the library: it has {self.function.name}")
