@@ -356,7 +356,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "kernel.launch",
         "launch",
-        "kernel[1, 1](a, b, c) of a portable kernel, queued, until the last has finished",
+        "launch of a portable kernel with (a, b, c), queued, until the last has finished",
         "us",
         (
             Entry("hcq", "kernel_launch", "LLVM"),
