@@ -40,7 +40,7 @@ def test_tinygrads_other_drivers_cannot_be_imported(name):
 
 
 def test_a_device_that_hcq_does_not_have_yet_says_so_when_it_is_needed():
-    tensor = Tensor.empty(4, device="GPU")  # naming it costs nothing
+    tensor = Tensor.empty(4, device="METAL")  # naming it costs nothing
     with pytest.raises(hcq.errors.DeviceUnavailable, match="not built yet"):
         tensor.contiguous().realize().numpy()
     assert (Tensor([1]) + 1).item() == 2
