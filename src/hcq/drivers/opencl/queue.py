@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from hcq.drivers.opencl import platforms
 from hcq.errors import DeviceLost, SignalTimeout
-from hcq.queues.command_queue import HWComputeQueue, HWCopyQueue
 from hcq.queues.signal import HCQSignal
+from hcq.queues.words import TupleComputeQueue, TupleCopyQueue
 
 if TYPE_CHECKING:
     from hcq.drivers.opencl.device import OpenCLDevice
@@ -38,41 +38,16 @@ class OpenCLSignal(HCQSignal):
     __slots__ = ()
 
 
-class _Words:
-    """How the commands of both kinds are written; the first of a word is the name of a Worker's method."""
-
-    q: list[tuple[Any, ...]]
-    lane_name: str
-
-    def _signal(self, signal: Any, value: int) -> None:
-        self.q.append(("signal", signal, value))
-
-    def _wait(self, signal: Any, value: int) -> None:
-        self.q.append(("wait", signal, value))
-
-    def _timestamp(self, signal: Any) -> None:
-        self.q.append(("timestamp", signal))
-
-    def _submit(self, dev: OpenCLDevice) -> None:
-        dev.worker(self.lane_name).todo.put(list(self.q))
-
-
-class OpenCLComputeQueue(_Words, HWComputeQueue):
-    """signal, wait, timestamp, memory_barrier, exec."""
-
-    def _memory_barrier(self) -> None:
-        self.q.append(("barrier",))
+class OpenCLComputeQueue(TupleComputeQueue):
+    """Launches of kernels."""
 
     def _exec(self, prg: Any, kernargs: int, global_size: Any, local_size: Any) -> None:
         prg.check_group(local_size)
-        self.q.append(("exec", prg, kernargs, global_size, local_size))
+        super()._exec(prg, kernargs, global_size, local_size)
 
 
-class OpenCLCopyQueue(_Words, HWCopyQueue):
-    """signal, wait, timestamp, copy."""
-
-    def _copy(self, dest: int, src: int, nbytes: int) -> None:
-        self.q.append(("copy", dest, src, nbytes))
+class OpenCLCopyQueue(TupleCopyQueue):
+    """Copies between addresses of shared memory."""
 
 
 class Worker:

@@ -1,4 +1,4 @@
-"""The PYTHON device's command queues: words are tuples, and a thread runs them.
+"""The PYTHON device's command queues, and the threads that run them.
 
 What does not live here: running a kernel (run).
 """
@@ -13,8 +13,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import DeviceLost
-from hcq.queues.command_queue import HWComputeQueue, HWCopyQueue
 from hcq.queues.signal import HCQSignal
+from hcq.queues.words import TupleComputeQueue, TupleCopyQueue
 
 if TYPE_CHECKING:
     from hcq.drivers.python.device import PythonDevice
@@ -27,40 +27,12 @@ class PythonDeviceSignal(HCQSignal):
     __slots__ = ()
 
 
-class _Words:
-    """How the commands of both kinds are written; the first of a word is the name of a Worker's method."""
-
-    q: list[tuple[Any, ...]]
-    lane_name: str
-
-    def _signal(self, signal: Any, value: int) -> None:
-        self.q.append(("signal", signal, value))
-
-    def _wait(self, signal: Any, value: int) -> None:
-        self.q.append(("wait", signal, value))
-
-    def _timestamp(self, signal: Any) -> None:
-        self.q.append(("timestamp", signal))
-
-    def _submit(self, dev: PythonDevice) -> None:
-        dev.worker(self.lane_name).todo.put(list(self.q))
+class PythonComputeQueue(TupleComputeQueue):
+    """Launches of kernels."""
 
 
-class PythonComputeQueue(_Words, HWComputeQueue):
-    """signal, wait, timestamp, memory_barrier, exec."""
-
-    def _memory_barrier(self) -> None:
-        self.q.append(("barrier",))
-
-    def _exec(self, prg: Any, kernargs: int, global_size: Any, local_size: Any) -> None:
-        self.q.append(("exec", prg, kernargs, global_size, local_size))
-
-
-class PythonCopyQueue(_Words, HWCopyQueue):
-    """signal, wait, timestamp, copy."""
-
-    def _copy(self, dest: int, src: int, nbytes: int) -> None:
-        self.q.append(("copy", dest, src, nbytes))
+class PythonCopyQueue(TupleCopyQueue):
+    """Copies, which take along what was never written."""
 
 
 class Worker:
