@@ -41,27 +41,28 @@ def power(a: Any, b: Any) -> Any:
 
 
 def subgroup_add(value: Any) -> Any:
-    """The sum over the sub-group, by halves."""
-    distance = subgroup_size() // 2
-    while distance > 0:
-        value = value + shuffle_xor(value, distance)
-        distance = distance // 2
-    return value
+    """The sum over the sub-group."""
+    return by_halves(value, _sum)
 
 
 def subgroup_min(value: Any) -> Any:
     """The least value of the sub-group."""
-    distance = subgroup_size() // 2
-    while distance > 0:
-        value = min(value, shuffle_xor(value, distance))
-        distance = distance // 2
-    return value
+    return by_halves(value, min)
 
 
 def subgroup_max(value: Any) -> Any:
     """The largest value of the sub-group."""
+    return by_halves(value, max)
+
+
+def _sum(a: Any, b: Any) -> Any:
+    return a + b
+
+
+def by_halves(value: Any, combine: Any) -> Any:
+    """The values of the sub-group, combined with those ever nearer."""
     distance = subgroup_size() // 2
     while distance > 0:
-        value = max(value, shuffle_xor(value, distance))
+        value = combine(value, shuffle_xor(value, distance))
         distance = distance // 2
     return value

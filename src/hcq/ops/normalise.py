@@ -89,42 +89,31 @@ def _check(count: int, **given: Buffer | None) -> None:
             raise LaunchError(f"{name} has {each.size} elements: rows have {count}")
 
 
-def group_add(tile, lane, value):
-    """The sum over the group, in every item; in the kernel language. `tile` is free again when all have left."""
+def sum_of(a, b):
+    return a + b
+
+
+def larger_of(a, b):
+    return max(a, b)
+
+
+def combined(tile, lane, value, combine):
+    """The values of all items of the group, combined, in every item; in the kernel language. `tile` is free again when
+    all have left."""
     hcq.barrier()
     tile[lane] = value
     hcq.barrier()
     if lane < PARTS:
         total = tile[lane]
         for k in hcq.static_range(PARTS, ITEMS, PARTS):
-            total = total + tile[lane + k]
+            total = combine(total, tile[lane + k])
         tile[lane] = total
     hcq.barrier()
     if lane == 0:
         total = tile[0]
         for k in hcq.static_range(1, PARTS):
-            total = total + tile[k]
+            total = combine(total, tile[k])
         tile[0] = total
-    hcq.barrier()
-    return tile[0]
-
-
-def group_max(tile, lane, value):
-    """The largest over the group, in every item; in the kernel language."""
-    hcq.barrier()
-    tile[lane] = value
-    hcq.barrier()
-    if lane < PARTS:
-        largest = tile[lane]
-        for k in hcq.static_range(PARTS, ITEMS, PARTS):
-            largest = max(largest, tile[lane + k])
-        tile[lane] = largest
-    hcq.barrier()
-    if lane == 0:
-        largest = tile[0]
-        for k in hcq.static_range(1, PARTS):
-            largest = max(largest, tile[k])
-        tile[0] = largest
     hcq.barrier()
     return tile[0]
 
@@ -142,7 +131,7 @@ def _softmax(S: Scalar) -> Any:
         for k in range(0, count, ITEMS):
             if k + lane < count:
                 largest = max(largest, S(x[k + lane]))
-        largest = group_max(tile, lane, largest)
+        largest = combined(tile, lane, largest, larger_of)
         total = S(0)
         for k in range(0, count, ITEMS):
             if k + lane < count:
@@ -150,7 +139,7 @@ def _softmax(S: Scalar) -> Any:
                 total += y
                 if out.dtype == S:  # a narrower type would round twice
                     out[k + lane] = y
-        scale = 1 / group_add(tile, lane, total)
+        scale = 1 / combined(tile, lane, total, sum_of)
         for k in range(0, count, ITEMS):
             if k + lane < count:
                 if out.dtype == S:
@@ -174,13 +163,13 @@ def _layer_norm(S: Scalar, weighted: bool, biased: bool) -> Any:
         for k in range(0, count, ITEMS):
             if k + lane < count:
                 total += S(x[k + lane])
-        mean = group_add(tile, lane, total) / S(count)
+        mean = combined(tile, lane, total, sum_of) / S(count)
         total = S(0)
         for k in range(0, count, ITEMS):
             if k + lane < count:
                 away = S(x[k + lane]) - mean
                 total += away * away
-        scale = 1 / hcq.sqrt(group_add(tile, lane, total) / S(count) + eps)
+        scale = 1 / hcq.sqrt(combined(tile, lane, total, sum_of) / S(count) + eps)
         for k in range(0, count, ITEMS):
             if k + lane < count:
                 y = (S(x[k + lane]) - mean) * scale
@@ -206,7 +195,7 @@ def _rms_norm(S: Scalar, weighted: bool) -> Any:
         for k in range(0, count, ITEMS):
             if k + lane < count:
                 total += S(x[k + lane]) * S(x[k + lane])
-        scale = 1 / hcq.sqrt(group_add(tile, lane, total) / S(count) + eps)
+        scale = 1 / hcq.sqrt(combined(tile, lane, total, sum_of) / S(count) + eps)
         for k in range(0, count, ITEMS):
             if k + lane < count:
                 y = S(x[k + lane]) * scale

@@ -133,7 +133,7 @@ def _permute() -> Any:
 
 
 def gather(x: Buffer, index: Buffer, axis: int = 0, out: Buffer | None = None, stream: Any = None) -> Buffer:
-    """The slices of `x` along `axis` that `index` name, as numpy.take: negative ones count from the end.
+    """The slices of `x` along `axis` that `index` names, as numpy.take: negative ones count from the end.
 
     The result has the shape of `index` in the place of that axis. Indices outside are undefined on most devices and an
     error on PYTHON. Doesn't block. Raises LaunchError for an index that is not of integers.
@@ -157,15 +157,7 @@ def scatter(out: Buffer, index: Buffer, x: Buffer, axis: int = 0, stream: Any = 
     Indices must differ: two slices for one place would race. Negative ones count from the end; others outside are
     undefined on most devices and an error on PYTHON. Doesn't block. Raises LaunchError for shapes and types.
     """
-    (place,) = axes_of(len(out.shape), axis)
-    before, count, after = _around(tuple(out.shape), place)
-    _integers(index)
-    wanted = (*out.shape[:place], *index.shape, *out.shape[place + 1 :])
-    if tuple(x.shape) != wanted or element(x) is not element(out):
-        raise LaunchError(f"scatter into {_shown(out)} at {_shown(index)} takes {wanted}, not {_shown(x)}")
-    groups = -(-after // ITEMS), index.size, before
-    _scatter()[groups, ITEMS](out, x, index, count, after, stream=stream)
-    return out
+    return _put(out, index, x, axis, False, stream)
 
 
 def scatter_add(out: Buffer, index: Buffer, x: Buffer, axis: int = 0, stream: Any = None) -> Buffer:
@@ -173,16 +165,20 @@ def scatter_add(out: Buffer, index: Buffer, x: Buffer, axis: int = 0, stream: An
 
     With floats the order of additions, and so the last bits, may differ from run to run. Otherwise as `scatter`.
     """
+    if element(out).bits < 32:
+        raise LaunchError(f"scatter_add takes elements of 32 or 64 bits, not {_shown(out)}")
+    return _put(out, index, x, axis, True, stream)
+
+
+def _put(out: Buffer, index: Buffer, x: Buffer, axis: int, add: bool, stream: Any) -> Buffer:
     (place,) = axes_of(len(out.shape), axis)
     before, count, after = _around(tuple(out.shape), place)
     _integers(index)
     wanted = (*out.shape[:place], *index.shape, *out.shape[place + 1 :])
-    if tuple(x.shape) != wanted or element(x) is not element(out) or element(out).bits < 32:
-        raise LaunchError(
-            f"scatter_add into {_shown(out)} at {_shown(index)} takes {wanted} of 32 bits, not {_shown(x)}"
-        )
+    if tuple(x.shape) != wanted or element(x) is not element(out):
+        raise LaunchError(f"into {_shown(out)} at {_shown(index)} go {wanted} of {element(out)}, not {_shown(x)}")
     groups = -(-after // ITEMS), index.size, before
-    _scatter_add()[groups, ITEMS](out, x, index, count, after, stream=stream)
+    _scatter()[groups, ITEMS](out, x, index, count, after, add, stream=stream)
     return out
 
 
@@ -234,26 +230,21 @@ def _gather_slices() -> Any:
 
 @cache
 def _scatter() -> Any:
+    """`add`: by atomic additions, so that places may repeat."""
+
     @hcq.kernel
-    def scatter(out: hcq.ptr, x: hcq.ptr, index: hcq.ptr, count: hcq.i32, after: hcq.i32):
+    def scatter(
+        out: hcq.ptr, x: hcq.ptr, index: hcq.ptr, count: hcq.i32, after: hcq.i32, add: hcq.constexpr
+    ):  # fmt: skip
         i, k, before = hcq.global_id(0), hcq.group_id(1), hcq.i64(hcq.group_id(2))
         if i < after:
             at = hcq.i64(index[k])
             at = at + count if at < 0 else at
-            out[(before * count + at) * after + i] = x[(before * hcq.num_groups(1) + k) * after + i]
+            to = (before * count + at) * after + i
+            value = x[(before * hcq.num_groups(1) + k) * after + i]
+            if add:
+                hcq.atomic_add(out, to, value)
+            else:
+                out[to] = value
 
     return scatter
-
-
-@cache
-def _scatter_add() -> Any:
-    @hcq.kernel
-    def scatter_add(out: hcq.ptr, x: hcq.ptr, index: hcq.ptr, count: hcq.i32, after: hcq.i32):
-        i, k, before = hcq.global_id(0), hcq.group_id(1), hcq.i64(hcq.group_id(2))
-        if i < after:
-            at = hcq.i64(index[k])
-            at = at + count if at < 0 else at
-            value = x[(before * hcq.num_groups(1) + k) * after + i]
-            hcq.atomic_add(out, (before * count + at) * after + i, value)
-
-    return scatter_add
