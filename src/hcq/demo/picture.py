@@ -21,7 +21,7 @@ BINS = 256
 def kernels(weights: Sequence[int]) -> dict[str, Any]:
     """By name. `weights` are an odd number of whole numbers whose sum is 256: the blur's."""
     weights = tuple(weights)
-    taps, radius = len(weights), len(weights) // 2
+    radius = len(weights) // 2
 
     @hcq.kernel
     def blur(blurred: hcq.ptr[hcq.u8], picture: hcq.ptr[hcq.u8], width: hcq.i32, height: hcq.i32, rows: hcq.i32):
@@ -30,6 +30,7 @@ def kernels(weights: Sequence[int]) -> dict[str, Any]:
         One group takes `rows` rows of one plane. Sums stay below 2^24, so that floats hold them exactly, in any order.
         """
         line = hcq.local(hcq.f32, TILE + 2 * radius)
+        along = hcq.local(hcq.f32, TILE)
         plane = hcq.i64(hcq.group_id(1)) * width * height
         picture = picture + plane
         blurred = blurred + plane
@@ -53,10 +54,13 @@ def kernels(weights: Sequence[int]) -> dict[str, Any]:
                 for i in range(outside, size + 2 * radius):
                     line[i] = line[2 * outside - 1 - i]
                 for i in range(size):
-                    along = hcq.f32(32768)  # a half, to round
-                    for k in hcq.static_range(taps):
-                        along += line[i + k] * weights[k]
-                    blurred[y * width + x0 + i] = hcq.u8(hcq.i32(along) >> 16)
+                    along[i] = line[i + radius] * weights[radius] + 32768  # a half, to round
+                for k in hcq.static_range(radius):
+                    for i in range(size):
+                        along[i] += (line[i + k] + line[i + 2 * radius - k]) * weights[k]
+                row = blurred + (y * width + x0)
+                for i in range(size):
+                    row[i] = hcq.u8(hcq.i32(along[i]) >> 16)
 
     return {each.__name__: each for each in (blur, luma, edges, histogram, equalising_table, equalise, triad)}
 
@@ -159,16 +163,22 @@ def equalise(
     pixels: hcq.i32, count: hcq.i32,
 ):  # fmt: skip
     """Equalised picture: every colour of a pixel moves by what its brightness moves. One group takes `count` pixels.
-    The table is copied first: a buffer might be what is written, and then no loop could become vectors."""
+    What pixels move by stands in local memory first: a buffer might be what is written, and no loop became vectors."""
     table = hcq.local(hcq.i32, BINS)
+    by = hcq.local(hcq.i16, TILE)
     for i in range(BINS):
         table[i] = shift[i]
     first = hcq.group_id(0) * count
     last = min(first + count, pixels)
-    for plane in hcq.static_range(3):
-        of, to = picture + plane * hcq.i64(pixels), equalised + plane * hcq.i64(pixels)
-        for i in range(first, last):
-            to[i] = hcq.u8(min(max(hcq.i32(of[i]) + table[hcq.i32(bright[i])], 0), 255))
+    for start in range(first, last, TILE):
+        size = min(TILE, last - start)
+        here = bright + start
+        for i in range(size):
+            by[i] = hcq.i16(table[hcq.i32(here[i])])
+        for plane in hcq.static_range(3):
+            of, to = picture + (plane * hcq.i64(pixels) + start), equalised + (plane * hcq.i64(pixels) + start)
+            for i in range(size):
+                to[i] = hcq.u8(min(max(hcq.i16(of[i]) + by[i], 0), 255))
 
 
 @hcq.kernel

@@ -6,6 +6,7 @@ which helper (c_ops).
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from hcq.errors import CompileError
@@ -118,14 +119,17 @@ class Prelude:
         return self.add(f"hcq_{code}_{t}", t, f"{t} a, {t} b", body)
 
     def to_integer(self, source: str, element: Scalar) -> str:
-        """From a float, held to the range."""
-        t = self.word(element.name)
+        """From a float, held to the range; by choices alone, which compilers make vectors of."""
+        t, held = self.word(element.name), self.word(source)
         low, high = element.range
         suffix = "f" if source == "f32" else ""
-        bottom, top = f"{float(low).hex()}{suffix}", f"{float(high + 1).hex()}{suffix}"
-        lines = ["  if (a != a) return 0;", f"  if (a <= {bottom}) return {self.whole(low, element)};"]
-        lines += [f"  if (a >= {top}) return {self.whole(high, element)};", f"  return ({t})a;"]
-        return self.add(f"hcq_{source}_to_{element.name}", t, f"{self.word(source)} a", "\n".join(lines))
+        top = float(high + 1)
+        below = math.nextafter(top, 0) if source == "f64" else top - math.ulp(top / 2) * 2**29  # f32 has 29 digits less
+        bottom, inside, past = (f"{each.hex()}{suffix}" for each in (float(low), below, top))
+        lines = [f"  {held} b = a == a ? a : 0;", f"  b = b > {bottom} ? b : {bottom};"]
+        lines += [f"  b = b < {inside} ? b : {inside};", f"  {t} r = ({t})b;"]
+        lines += [f"  return a >= {past} ? {self.whole(high, element)} : r;"]
+        return self.add(f"hcq_{source}_to_{element.name}", t, f"{held} a", "\n".join(lines))
 
     def bitcast(self, source: str, target: str) -> str:
         """The same bits as another type of the typedefs."""
