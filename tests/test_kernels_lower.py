@@ -2,6 +2,7 @@
 
 import functools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from kernel_makers import Maker, all_conversions, all_operations, block_sums, it
 
 import hcq
 from hcq.kernels import arithmetic, ir, lower, types
+from hcq.kernels.text import parse
 from hcq.kernels.types import bool_, f32, i32, pointer, scalar
 
 SCALARS = types.SCALARS
@@ -543,3 +545,18 @@ def test_an_item_keeps_its_own_order_where_items_become_vectors(dev):
     run(dev, m.end(), [both, both, out], (), 2, 64)
     assert out.tolist() == [4 * (at + 7) for at in range(128)]
     assert both.reshape(-1, 2).tolist() == [[3 * (at + 7), at + 7] for at in range(128)]
+
+
+def test_a_comparisons_bit_read_as_f16_is_compiled():
+    """LLVM 22 ended the process over this kernel on AVX-512: it has no code for such a bitcast."""
+    text = (Path(__file__).parent / "kernels" / "bit_as_f16.ir").read_text()
+    function = parse(text)
+    results = []
+    for device, source in (("PYTHON", text), ("LLVM", lower.source(function, "llvm"))):
+        dev = hcq.Device[device]
+        arrays = [np.zeros(32, each.type.element.dtype.numpy) for each in function.pointers]
+        dev.program(function.name if device == "PYTHON" else lower.entry_name(function.name), source)(
+            *arrays, vals=(3,)
+        )
+        results.append([each.tobytes() for each in arrays])
+    assert results[0] == results[1]
