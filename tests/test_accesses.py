@@ -125,3 +125,12 @@ def test_a_driver_in_python_refuses_a_read_only_array_that_is_written():
     finally:
         Device.close("READING")
         Device.unregister("READING")
+
+
+def test_portable_kernels_in_c_say_which_buffers_they_only_read():
+    """So a library of one tells it to graphs and checks, wherever it is loaded."""
+    from hcq.testing.kernels.portable import add
+
+    dev = Device["CLANG"]
+    program = dev.program("add", add.source("c"))
+    assert list(program.accesses) in (["rw", "r", "r"], ["w", "r", "r"])

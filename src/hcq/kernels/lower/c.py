@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from hcq.errors import CompileError
 from hcq.kernels import types
+from hcq.kernels.accesses import access_words, root
 from hcq.kernels.lower import indices
 from hcq.kernels.lower.c_ops import Expressions
 from hcq.kernels.lower.c_prelude import STORED, Prelude
@@ -59,6 +60,8 @@ class Writer:
         self.loops: list[_Loop] = []
         self.results: list[Sequence[Value]] = []
         self.count = 0
+        words = zip(function.pointers, access_words(function), strict=True)
+        self.only_read = {each for each, word in words if word == "r"}
 
     # The function
 
@@ -117,7 +120,7 @@ class Writer:
         place = self.d.tail.format(number)
         if isinstance(value.type, Pointer):
             self.names[value] = [name]
-            return f"{self.p.pointer(element, 'global')}{name}{place}"
+            return f"{self.spelled(value)}{name}{place}"
         spelled = self.d.boolean_parameter if element is types.bool_ else self.p.word(STORED.get(element, element.name))
         self.names[value] = [name]
         if (element is types.bool_ and spelled != self.d.boolean) or element in (types.f16, types.bf16):
@@ -151,7 +154,9 @@ class Writer:
 
     def spelled(self, value: Value) -> str:
         if isinstance(value.type, Pointer):
-            return self.p.pointer(value.type.element, value.type.space)
+            # What is only read says so: the CPU devices' libraries record it, and compilers may use it.
+            const = "const " if root(value)[0] in self.only_read else ""
+            return const + self.p.pointer(value.type.element, value.type.space)
         return self.p.held(types.element_of(value.type)) + " "
 
     def declare(self, value: Value, texts: Sequence[str] | None = None) -> list[str]:
