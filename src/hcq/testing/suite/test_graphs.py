@@ -380,9 +380,8 @@ def test_threads_replay_one_graph(dev, kernels):
 
 @promise("graph.capture")
 @needs("computes", "queues", "peers")
-def test_a_graph_over_two_devices(dev, kernels, driver):
-    peer = hcq.Device[driver.peer(1)]
-    program = peer.runtime("increment", dev.compiler.compile_cached(driver.kernels["increment"]))
+def test_a_graph_over_two_devices(dev, peer, kernels):
+    program = kernels.on(peer).increment
     here, there, back = filled(dev, [0]), filled(peer, [0]), filled(dev, [0])
     with hcq.capture(inputs={"here": here}) as g:
         kernels.increment(here)

@@ -82,9 +82,8 @@ def test_random_graphs_do_what_the_same_commands_do(dev, kernels, program, order
 @needs("computes", "queues", "peers")
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(commands(), min_size=1, max_size=14), st.lists(st.booleans(), min_size=BUFFERS, max_size=BUFFERS))
-def test_random_graphs_over_two_devices_do_what_the_same_commands_do(dev, kernels, driver, program, homes):
-    peer = hcq.Device[driver.peer(1)]
-    there = {name: peer.runtime(name, dev.compiler.compile_cached(driver.kernels[name])) for name in ("fill", "add")}
+def test_random_graphs_over_two_devices_do_what_the_same_commands_do(dev, peer, kernels, program, homes):
+    there = kernels.on(peer)
     devices = [peer if home else dev for home in homes]
     bufs = [filled(on, np.arange(WORDS, dtype=np.int32) + 10 * number) for number, on in enumerate(devices)]
 
@@ -92,7 +91,7 @@ def test_random_graphs_over_two_devices_do_what_the_same_commands_do(dev, kernel
         """Kernels where the destination lives; what they read elsewhere is copied there."""
 
         def fill(self, out, **options):
-            (there["fill"] if out.device == peer.dname else kernels.fill)(out, **options)
+            (there.fill if out.device == peer.dname else kernels.fill)(out, **options)
 
         def add(self, out, *sources, **options):
             near = []
@@ -102,7 +101,7 @@ def test_random_graphs_over_two_devices_do_what_the_same_commands_do(dev, kernel
                     hcq.copy(moved, source)
                     source = moved
                 near.append(source)
-            (there["add"] if out.device == peer.dname else kernels.add)(out, *near, **options)
+            (there.add if out.device == peer.dname else kernels.add)(out, *near, **options)
 
     with hcq.capture() as g:
         record(program, Both(), bufs)
