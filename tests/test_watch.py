@@ -179,6 +179,7 @@ def test_a_capture_is_told_of_its_own_thread_alone_and_observers_of_the_others(d
     assert out.numpy()[0] == 8
 
 
+@pytest.mark.unchecked("the checks are an observer")
 def test_nobody_is_told_inside_quiet(device, add, log):
     out, a = pair(device)
     log.events.clear()
