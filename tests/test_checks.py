@@ -495,16 +495,39 @@ def test_a_signal_that_is_reset_under_a_wait(dev):
 
 def test_a_wait_for_a_value_that_a_later_command_takes_back(dev):
     def program(values):
-        step = dev.signal_t()
-        dev.hw_copy_queue_t().signal(step, values[0]).signal(step, values[1]).submit(dev)
+        step, done = dev.signal_t(), dev.signal_t()
+        dev.hw_copy_queue_t().signal(step, values[0]).signal(step, values[1]).signal(done, 1).submit(dev)
         try:
             dev.hw_compute_queue_t().wait(step, 5).submit(dev)
         finally:
+            done.wait(1)  # else what is queued may set it back after this, and the wait would stand for ever
             step.value = 9
         dev.synchronize()
 
     found(errors.SignalOrderError, lambda: program((5, 3)))
     clean(lambda: program((3, 5)))
+
+
+def test_setting_one_signal_is_not_refused_for_another_that_goes_back(dev):
+    """What a signal lets go on is told at the next event: the set itself is right, and must go on."""
+
+    def program():
+        gate, step, done = dev.signal_t(), dev.signal_t(), dev.signal_t()
+        dev.hw_copy_queue_t().wait(gate, 1).signal(step, 5).signal(step, 3).signal(done, 1).submit(dev)
+        dev.hw_compute_queue_t().wait(step, 5).submit(dev)
+        try:
+            gate.value = 1
+            went_on.append(True)
+            done.wait(1)
+        finally:  # a finding is told once: these pass, and nothing is left standing
+            gate.value = 1
+            done.wait(1)
+            step.value = 9
+        dev.synchronize()
+
+    went_on = []
+    found(errors.SignalOrderError, program)
+    assert went_on
 
 
 # Around them

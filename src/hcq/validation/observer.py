@@ -172,10 +172,12 @@ class Watcher(watch.Observer):
             if (key, value) in self._promised or (self._book.is_drivers(key) and not ahead):
                 self._promised.discard((key, value))
                 return []
-            found = self.model.set(key, value, Deed(f"signal.value = {value}", "the host", site))
+            deed = Deed(f"signal.value = {value}", "the host", site)
+            found = self.model.set(key, value, deed)
             # What the signal lets go on is not this call's fault, and must go on: it is told at the next one.
-            self._late += [finding for finding in found if finding.kind is not Kind.SIGNAL]
-            return [finding for finding in found if finding.kind is Kind.SIGNAL]
+            own = [finding for finding in found if finding.kind is Kind.SIGNAL and deed in finding.deeds]
+            self._late += [finding for finding in found if finding not in own]
+            return own
 
         self._do(event, deferred=False, quietly=True)
 
