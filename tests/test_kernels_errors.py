@@ -111,13 +111,19 @@ CASES = [
     ("v: §int = 1", "a variable's type is a scalar", ""),
     # Values that ways bring together
     ("if n > 0:\n    v = n\nelse:\n    v = a\no[0] = §v", "v is i32 and f32, depending on a condition", "convert"),
-    ("if n > 0:\n    p = x\nelse:\n    p = x + 1\no[0] = §p[0]", "p depends on a condition", "index"),
+    ("if n > 0:\n    p = x\nelse:\n    p = o\no[0] = §p[0]", "p is ptr<i32, global> and ptr<f32, global>", "one type"),
+    (
+        "p = §x if n > 0 else hcq.local(hcq.i32, 4)\no[0] = p[0]",
+        "this is ptr<i32, global> and ptr<i32, local>",
+        "memory",
+    ),
+    ("if n > 0:\n    p = x\nelse:\n    p = 1\no[0] = §p[0]", "p depends on a condition", "outside"),
     (
         "s = hcq.i32(0)\nfor i in range(n):\n    s = §s + a\no[0] = s",
         "s is i32 where the loop begins and f64",
         "hcq.i32",
     ),
-    ("p = x\nfor i in range(n):\n    p = §p + 1", "p changes in the loop", "index"),
+    ("p = x\nfor i in range(n):\n    p = o\no[0] = §p[0]", "p changes in the loop", "unroll"),
     ("v = two(n)§", "what the function returns is i32 where the loop begins", "return hcq.i32"),
     ("v = §sometimes(n > 0)\no[0] = v", "what sometimes returns", ""),
     ("§v = looped(x, n)", "a 'return' without a value", ""),

@@ -323,6 +323,135 @@ def test_functions_return_from_the_midst_of_loops(n):
     assert out(leaving, x, n, size=8) == expected.tolist()
 
 
+def extremes(x, n):
+    """The first pair of neighbours that differ by more than ten, with their place; of several shapes of return."""
+    for i in range(n):
+        for k in range(i):
+            if x[i] - x[k] > 10:
+                return (x[k], x[i]), i * n + k
+        if x[i] < 0:
+            return twice(x[i]), -1
+    return (0, 0), n
+
+
+def twice(v):
+    return v, v
+
+
+@hcq.kernel
+def leaving_with_tuples(o: hcq.ptr[hcq.i32], x: hcq.ptr[hcq.i32], n: hcq.i32):
+    (low, high), place = extremes(x, n)
+    o[0] = low
+    o[1] = high
+    o[2] = place
+
+
+@pytest.mark.parametrize("x", [(1, 4, 8, 30), (5, 6, 7, 8), (0, 3, -7, 90), (0, 20, 4, 4)])
+def test_functions_return_tuples_from_the_midst_of_loops(x):
+    given = np.array(x, np.int32)
+    (low, high), place = extremes([int(each) for each in x], 4)
+    assert out(leaving_with_tuples, given, 4, size=3, dtype=np.int32) == [low, high, place]
+
+
+# Pointers that depend on a condition
+
+
+@hcq.kernel
+def chosen_pointers(o: hcq.ptr[hcq.i32], x: hcq.ptr[hcq.i32], y: hcq.ptr[hcq.i32], n: hcq.i32):
+    i = hcq.local_id(0)
+    p = x if i % 2 == 0 else y + 4
+    if n > 3:
+        p = p + 1
+    elif i > 1:
+        p = y
+    o[i] = p[i // 2]
+    q = y + 12
+    if i == n:
+        q = x + 12
+    q[i] = 100 + i
+
+
+@pytest.mark.parametrize("n", [2, 5])
+def test_a_pointer_depends_on_a_condition(n):
+    x, y = np.arange(20, dtype=np.int32), np.arange(100, 120, dtype=np.int32)
+    wanted, x1, y1 = [], x.copy(), y.copy()
+    for i in range(4):
+        p = x if i % 2 == 0 else y[4:]
+        p = p[1:] if n > 3 else y if i > 1 else p
+        wanted.append(p[i // 2])
+        (x1 if i == n else y1)[12 + i] = 100 + i
+    o = np.zeros(4, np.int32)
+    run(chosen_pointers, o, x, y, n, items=4)
+    assert o.tolist() == wanted
+    assert x.tolist() == x1.tolist()
+    assert y.tolist() == y1.tolist()
+
+
+def test_what_is_done_through_a_pointer_counts_for_all_buffers_that_it_may_point_into():
+    from hcq.kernels.accesses import access_words
+
+    @hcq.kernel
+    def through(a: hcq.ptr[hcq.f32], b: hcq.ptr[hcq.f32], c: hcq.ptr[hcq.f32], d: hcq.ptr[hcq.f32], n: hcq.i32):
+        p = a if n > 0 else b
+        q = c
+        for i in range(n):
+            if i == 5:
+                q = p
+            q = q + 1
+        while n > 3:
+            n = n - 1
+            if n == 7:
+                p = d
+                break
+        q[0] = p[1]
+
+    assert access_words(through.ir()) == ("rw", "rw", "w", "r")
+
+
+@hcq.kernel
+def walking(o: hcq.ptr[hcq.i32], x: hcq.ptr[hcq.i32], n: hcq.i32):
+    """Two local arrays change places in each round; a pointer walks along a buffer."""
+    i = hcq.local_id(0)
+    here, there = hcq.local(hcq.i32, 8), hcq.local(hcq.i32, 8)
+    here[i] = x[i]
+    walker = x
+    for _ in range(n):
+        hcq.barrier()
+        there[i] = here[(i + 1) % 8] + walker[i]
+        walker = walker + 2
+        here, there = there, here
+    hcq.barrier()
+    o[i] = here[i]
+
+
+@pytest.mark.parametrize("n", [0, 1, 4])
+def test_pointers_and_arrays_go_round_in_loops(n):
+    x = np.arange(16, dtype=np.int32) ** 2
+    here = x[:8].copy()
+    for k in range(n):
+        here = np.roll(here, -1) + x[2 * k : 2 * k + 8]
+    assert out(walking, x, n, dtype=np.int32, items=8) == here.tolist()
+
+
+@hcq.kernel
+def pieces(o: hcq.ptr[hcq.f32], n: hcq.i32):
+    """Private memory: which of two arrays is written depends on the item."""
+    i = hcq.local_id(0)
+    a, b = hcq.private(hcq.f32, 4), hcq.private(hcq.f32, 4)
+    for k in range(4):
+        a[k] = k
+        b[k] = 10 * k
+    p = a
+    if i > n:
+        p = b
+    p[2] = 7
+    o[i] = a[2] + a[3] + b[2] + b[3]
+
+
+def test_a_pointer_into_private_memory_depends_on_a_condition():
+    assert out(pieces, 1, size=4, items=4) == [60, 60, 42, 42]
+
+
 def test_a_kernel_calls_another_kernel_as_a_function():
     @hcq.kernel
     def both(x: hcq.ptr[hcq.f32], y: hcq.ptr[hcq.f32], n: hcq.i32):

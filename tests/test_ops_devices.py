@@ -119,3 +119,10 @@ def test_long_slices_are_gathered(device, slices, length, before, seed):
 def test_matrices_are_turned_on_every_device(shape, device):
     x = RNG.random(shape, dtype="f4")
     assert np.array_equal(ops.transpose(hcq.array(x, device)).numpy(), x.T)
+
+
+def test_a_mistyped_name_is_told_the_near_one():
+    with pytest.raises(AttributeError, match=r"no attribute 'sinn'. Did you mean 'sin'\?"):
+        ops.sinn  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'quux'$"):
+        ops.quux  # noqa: B018

@@ -28,6 +28,21 @@ def test_softmax(shape, dtype):
     check(ops.softmax(hcq.array(x, "LLVM")), e / e.sum(-1, keepdims=True), dtype)
 
 
+@pytest.mark.parametrize("axis", [0, 1, -2])
+def test_rows_lie_along_any_axis(axis):
+    x, w = data((5, 40, 3), "f4"), data((5, 40, 3)[axis], "f4", 2)
+    buf, weight = hcq.array(x, "LLVM"), hcq.array(w, "LLVM")
+    along = np.moveaxis(x.astype("f8"), axis, -1)
+    e = np.exp(along - along.max(-1, keepdims=True))
+    check(ops.softmax(buf, axis=axis), np.moveaxis(e / e.sum(-1, keepdims=True), -1, axis), "f4")
+    normal = (along - along.mean(-1, keepdims=True)) / np.sqrt(along.var(-1, keepdims=True) + 1e-5) * w
+    check(ops.layer_norm(buf, weight, axis=axis), np.moveaxis(normal, -1, axis), "f4")
+    normal = along / np.sqrt((along * along).mean(-1, keepdims=True) + 1e-6) * w
+    check(ops.rms_norm(buf, weight, axis=axis, out=buf), np.moveaxis(normal, -1, axis), "f4")
+    with pytest.raises(ValueError, match="axis 3"):
+        ops.softmax(buf, axis=3)
+
+
 def test_softmax_of_large_and_missing_scores():
     x = np.array([[1e4, 1e4, -np.inf], [-np.inf, -np.inf, -np.inf]], "f4")
     got = ops.softmax(hcq.array(x, "LLVM")).numpy()

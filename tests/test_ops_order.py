@@ -50,6 +50,14 @@ def test_rows_are_sorted(form, dtype):
     assert np.array_equal(ops.argsort(buf).numpy(), np.argsort(x, kind="stable"))
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_any_axis_is_sorted(form, axis):
+    x = np.random.default_rng(5).integers(0, 9, (20, 30, 4)).astype("i4")
+    buf = hcq.array(x, "LLVM")
+    assert np.array_equal(ops.argsort(buf, axis=axis).numpy(), np.argsort(x, axis, kind="stable"))
+    assert np.array_equal(ops.sort(buf, axis=axis).numpy(), np.sort(x, axis))
+
+
 @settings(deadline=None, max_examples=30)
 @given(hnp.arrays("f4", st.integers(1, 300), elements=st.floats(width=32)))
 def test_any_floats_are_sorted(x):

@@ -16,6 +16,7 @@ from hcq.errors import LaunchError
 from hcq.kernels import arithmetic as exact
 from hcq.kernels import ir, types
 from hcq.kernels.arithmetic import evaluator
+from hcq.kernels.pointers import Origins, root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -101,24 +102,17 @@ class Bounds:
         return self._tests
 
 
-def root(pointer: Value) -> tuple[Value, tuple[Value, ...]]:
-    """The parameter or array that a pointer was made from, and what was added to it."""
-    offsets: list[Value] = []
-    while pointer.op is not None and pointer.op.code == "offset":
-        offsets.append(pointer.op.operands[1])
-        pointer = pointer.op.operands[0]
-    return pointer, tuple(offsets)
-
-
 def access_words(function: Function) -> tuple[str, ...]:
-    """'r', 'w' or 'rw' for each buffer, in order; one that is not touched counts as read."""
+    """'r', 'w' or 'rw' for each buffer, in order; one that is not touched counts as read. What is done through a
+    pointer that depends on a condition is done to each buffer that it may point into."""
     read: set[Value] = set()
     written: set[Value] = set()
+    origins = Origins(function)
     for op in function.walk():
         if op.code in ("load", "atomic"):
-            read.add(root(op.operands[0])[0])
+            read |= origins.of(op.operands[0])
         if op.code in ("store", "atomic"):
-            written.add(root(op.operands[0])[0])
+            written |= origins.of(op.operands[0])
     return tuple(
         "rw" if each in read and each in written else "w" if each in written else "r" for each in function.pointers
     )

@@ -37,7 +37,11 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name not in _HOME:
-        raise AttributeError(f"module 'hcq.ops' has no attribute {name!r}")
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, __all__, n=1, cutoff=0.7) if not name.startswith("_") else []
+        meant = f". Did you mean {near[0]!r}?" if near else ""
+        raise AttributeError(f"module 'hcq.ops' has no attribute {name!r}{meant}")
     value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value

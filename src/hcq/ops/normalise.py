@@ -1,7 +1,7 @@
-"""softmax, layer norm and RMS norm, along the last axis.
+"""softmax, layer norm and RMS norm, along an axis.
 
 A group does a row: what it needs of the row is added up in f32 (f64 for f64) by all items, then combined in two steps.
-What does not live here: reductions along other axes (reduce).
+What does not live here: how another axis than the last is come to (axes).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import hcq
 from hcq.errors import LaunchError
 from hcq.kernels import types
-from hcq.ops.shapes import element, output
+from hcq.ops.axes import along
+from hcq.ops.shapes import element
 
 if TYPE_CHECKING:
     from hcq.kernels.types import Scalar
@@ -25,12 +26,14 @@ PARTS: Final = 16
 """A group's values become so many, and these one: two steps, where halves would take eight, each with a barrier."""
 
 
-def softmax(x: Buffer, out: Buffer | None = None, stream: Any = None) -> Buffer:
-    """exp(x - m) / sum(exp(x - m)) along the last axis, m the row's largest. A row of -inf alone gives NaN."""
-    rows, count = _rows(x)
-    out = output(out, x, tuple(x.shape), _floating(x))
-    _softmax(_inner(out))[rows, ITEMS](out, x, count, stream=stream)
-    return out
+def softmax(x: Buffer, axis: int = -1, out: Buffer | None = None, stream: Any = None) -> Buffer:
+    """exp(x - m) / sum(exp(x - m)) along an axis, m the largest of a row. A row of -inf alone gives NaN."""
+
+    def rows(out: Buffer, x: Buffer) -> None:
+        count = x.shape[-1]
+        _softmax(_inner(out))[x.size // count, ITEMS](out, x, count, stream=stream)
+
+    return along(rows, x, axis, _floating(x), out, stream)
 
 
 def layer_norm(
@@ -38,38 +41,43 @@ def layer_norm(
     weight: Buffer | None = None,
     bias: Buffer | None = None,
     eps: float = 1e-5,
+    axis: int = -1,
     out: Buffer | None = None,
     stream: Any = None,
 ) -> Buffer:
-    """(x - mean) / sqrt(variance + eps) along the last axis, times `weight`, plus `bias`, each of the row's length.
+    """(x - mean) / sqrt(variance + eps) along an axis, times `weight`, plus `bias`, each of a row's length.
 
     The variance is that of the whole row, from differences to the mean. Raises LaunchError for other lengths.
     """
-    rows, count = _rows(x)
-    _check(count, weight=weight, bias=bias)
-    out = output(out, x, tuple(x.shape), _floating(x))
-    given = weight if weight is not None else x, bias if bias is not None else x
-    kernel = _layer_norm(_inner(out), weight is not None, bias is not None)
-    kernel[rows, ITEMS](out, x, *given, count, float(eps), stream=stream)
-    return out
+
+    def rows(out: Buffer, x: Buffer) -> None:
+        count = x.shape[-1]
+        _check(count, weight=weight, bias=bias)
+        given = weight if weight is not None else x, bias if bias is not None else x
+        kernel = _layer_norm(_inner(out), weight is not None, bias is not None)
+        kernel[x.size // count, ITEMS](out, x, *given, count, float(eps), stream=stream)
+
+    return along(rows, x, axis, _floating(x), out, stream)
 
 
 def rms_norm(
-    x: Buffer, weight: Buffer | None = None, eps: float = 1e-6, out: Buffer | None = None, stream: Any = None
+    x: Buffer,
+    weight: Buffer | None = None,
+    eps: float = 1e-6,
+    axis: int = -1,
+    out: Buffer | None = None,
+    stream: Any = None,
 ) -> Buffer:
-    """x / sqrt(mean(x * x) + eps) along the last axis, times `weight`. Raises LaunchError for one of another length."""
-    rows, count = _rows(x)
-    _check(count, weight=weight)
-    out = output(out, x, tuple(x.shape), _floating(x))
-    kernel = _rms_norm(_inner(out), weight is not None)
-    kernel[rows, ITEMS](out, x, weight if weight is not None else x, count, float(eps), stream=stream)
-    return out
+    """x / sqrt(mean(x * x) + eps) along an axis, times `weight`. Raises LaunchError for one of another length."""
 
+    def rows(out: Buffer, x: Buffer) -> None:
+        count = x.shape[-1]
+        _check(count, weight=weight)
+        kernel = _rms_norm(_inner(out), weight is not None)
+        given = weight if weight is not None else x
+        kernel[x.size // count, ITEMS](out, x, given, count, float(eps), stream=stream)
 
-def _rows(x: Buffer) -> tuple[int, int]:
-    if not x.shape:
-        raise ValueError("a single number has no last axis")
-    return math.prod(x.shape[:-1]), x.shape[-1]
+    return along(rows, x, axis, _floating(x), out, stream)
 
 
 def _floating(x: Buffer) -> Scalar:

@@ -1,4 +1,4 @@
-"""Sorting along the last axis, and histograms.
+"""Sorting along an axis, and histograms.
 
 Sorting is by digits, the lowest first, of keys that order as the elements do: each pass counts digits, scans the
 counts, and moves (key, place) pairs, without changing the order of equal digits. What does not live here: scans (scan).
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import hcq
 from hcq.errors import LaunchError
 from hcq.kernels import types
+from hcq.ops.axes import along
 from hcq.ops.launches import on_processor
 from hcq.ops.scan import scan_rows
 from hcq.ops.shapes import element, output
@@ -28,25 +29,29 @@ LOCAL_BINS: Final = 2048
 """Up to so many bins a group counts in local memory first."""
 
 
-def sort(x: Buffer, out: Buffer | None = None, stream: Any = None) -> Buffer:
-    """The rows of the last axis in ascending order; NaN last, as in NumPy."""
-    out = output(out, x, tuple(x.shape), element(x))
-    places = argsort(x, stream=stream)
-    count = x.shape[-1]
-    groups = -(-count // 256), x.size // count
-    _take()[groups, 256](out, x, places, count, stream=stream)
-    return out
+def sort(x: Buffer, axis: int = -1, out: Buffer | None = None, stream: Any = None) -> Buffer:
+    """The elements in ascending order along an axis; NaN last, as in NumPy."""
+
+    def rows(out: Buffer, x: Buffer) -> None:
+        places = argsort(x, stream=stream)
+        count = x.shape[-1]
+        groups = -(-count // 256), x.size // count
+        _take()[groups, 256](out, x, places, count, stream=stream)
+
+    return along(rows, x, axis, element(x), out, stream)
 
 
-def argsort(x: Buffer, out: Buffer | None = None, stream: Any = None) -> Buffer:
-    """The places of the elements of each row in ascending order, equal ones in their own; i32."""
+def argsort(x: Buffer, axis: int = -1, out: Buffer | None = None, stream: Any = None) -> Buffer:
+    """The places of the elements in ascending order along an axis, equal ones in their own; i32."""
+    return along(lambda out, x: _argsort(out, x, stream), x, axis, types.i32, out, stream)
+
+
+def _argsort(out: Buffer, x: Buffer, stream: Any) -> None:
+    """The same along the last axis."""
     from hcq.runtime.buffer import empty
 
     kind = element(x)
-    if not x.shape:
-        raise ValueError("a single number has no last axis")
     count, rows = x.shape[-1], x.size // x.shape[-1]
-    out = output(out, x, tuple(x.shape), types.i32)
     key = types.u64 if kind.bits == 64 else types.u32
     items, bits, each = PROCESSOR if on_processor(x) else OTHERS
     bins = 1 << bits
@@ -68,7 +73,6 @@ def argsort(x: Buffer, out: Buffer | None = None, stream: Any = None) -> Buffer:
         scan_rows(starts, counts, rows, bins * groups, types.i32, True, stream)
         given = keys[there], places[there], keys[here], places[here], starts
         _move(items, bits)[(groups, rows), items](*given, count, chunk, shift, stream=stream)
-    return out
 
 
 @cache

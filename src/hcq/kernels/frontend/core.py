@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hcq.kernels import ir, types
 from hcq.kernels.frontend import source as sources
 from hcq.kernels.frontend.returns import RESULT
-from hcq.kernels.frontend.values import Array, Missing, Weak, is_constant, is_dynamic, numpy_scalar, same
+from hcq.kernels.frontend.values import Array, Missing, Weak, is_constant, is_dynamic, is_pointer, numpy_scalar, same
 from hcq.kernels.ir import Block, Location, Op, Value
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Core:
         hint = value.hint
         if value.location is not None:
             hint = f"{value.location}: here\n{hint}" if hint else f"{value.location}: here"
-        shown = "what the function returns" if name == RESULT else name
+        shown = "what the function returns" if name.startswith(RESULT) else name
         return self.error(node, value.why.replace("{name}", shown), hint)
 
     # Names
@@ -233,13 +233,25 @@ class Join:
         return any(value is each for each in self.visible)
 
     def _pointer(self, name: str, values: Sequence[Any]) -> Any:
+        """Pointers into one kind of memory, to one type; arrays stay arrays where their shapes are the same."""
         if len(values) == 1 and (isinstance(values[0], Array) or _is_outermost(values[0])):
             return values[0]
+        places = [each.pointer if isinstance(each, Array) else each for each in values]
+        if all(is_pointer(each) for each in places):
+            kinds = dict.fromkeys(each.type for each in places)
+            if len(kinds) == 1:
+                slot = self._slot(name, places[0].type, places)
+                shapes = {each.shape if isinstance(each, Array) else None for each in values}
+                (shape,) = shapes if len(shapes) == 1 else (None,)
+                return slot if shape is None else Array(slot, shape)
+            return Missing(
+                f"{{name}} is {' and '.join(map(str, kinds))}, depending on a condition",
+                "a pointer that depends on a condition has one type, into one kind of memory",
+                self.core.locate(self.node),
+            )
         return Missing(
-            "{name} depends on a condition, which only numbers can",
-            "a pointer keeps its place: choose an index or an offset instead"
-            if any(isinstance(each, (Value, Array)) for each in values)
-            else f"give {name} its value outside the condition, or make the condition a constant",
+            "{name} depends on a condition, which only numbers and pointers can",
+            f"give {name} its value outside the condition, or make the condition a constant",
             self.core.locate(self.node),
         )
 
@@ -283,6 +295,8 @@ def filled(template: Any, results: Sequence[Value]) -> Any:
         return Weak(result) if template.weak else result
     if isinstance(template, tuple):
         return tuple(filled(each, results) for each in template)
+    if isinstance(template, Array) and isinstance(template.pointer, _Slot):
+        return Array(results[template.pointer.index], template.shape)
     return template
 
 

@@ -274,6 +274,7 @@ class Expressions(Arithmetic):
                 self.build.block.ops += block.ops
             return self.joined(node, template)
         pure = all(op.is_pure for block in blocks for op in block.ops)
+        pure = pure and not any(isinstance(each, types.Pointer) for each in join.types)  # select is of numbers
         sides: list[list[Value]] = []
         for block, passed in zip(blocks, join.passed, strict=True):
             with self.inside(block):
@@ -297,7 +298,10 @@ class Expressions(Arithmetic):
         return value
 
     def as_type(self, node: ast.AST, value: Any, type_: types.Type) -> Value:
-        """A number as one of exactly `type_`."""
+        """A number as one of exactly `type_`; a pointer has it."""
+        if isinstance(type_, types.Pointer):
+            pointer: Value = value.pointer if isinstance(value, Array) else value
+            return pointer
         result = self.coerce(node, value, types.element_of(type_))
         if isinstance(type_, types.Vector) and not isinstance(result.type, types.Vector):
             return self.splat(result, type_.lanes)

@@ -16,7 +16,17 @@ from hcq.kernels.frontend.calls import Calls
 from hcq.kernels.frontend.core import Core, Join, filled
 from hcq.kernels.frontend.returns import RESULT
 from hcq.kernels.frontend.source import stored_names
-from hcq.kernels.frontend.values import Missing, Weak, describe, is_constant, is_number, same
+from hcq.kernels.frontend.values import (
+    Array,
+    Missing,
+    Weak,
+    describe,
+    is_constant,
+    is_number,
+    is_pointer,
+    pointer_type,
+    same,
+)
 from hcq.kernels.ir import Block, Op, Value
 
 if TYPE_CHECKING:
@@ -59,6 +69,7 @@ class _Plan:
         self.initial: dict[str, Any] = {}
         self.types: dict[str, Type] = {}
         self.weak: set[str] = set()
+        self.shapes: dict[str, tuple[int, ...]] = {}
         self.kept: dict[str, Any] = {}
         self.broken: dict[str, Missing] = {}
         env = core.frame.env
@@ -75,8 +86,17 @@ class _Plan:
                 else:
                     self.types[name] = value.type if isinstance(value, Weak) else _alone(core, node, value)
                     self.weak.add(name)
+            elif isinstance(value, Array) or is_pointer(value):
+                self.initial[name] = value
+                self.types[name] = pointer_type(value.pointer if isinstance(value, Array) else value)
+                if isinstance(value, Array):
+                    self.shapes[name] = value.shape
             else:
                 self.kept[name] = value
+
+    def shaped(self, name: str, value: Value) -> Any:
+        """An array, where the variable is one and `value` its pointer."""
+        return Array(value, self.shapes[name]) if name in self.shapes else value
 
     def settle(self, name: str, type_: Type) -> None:
         """A weak variable turns out to be of that type."""
@@ -242,7 +262,7 @@ class Loops(Calls):
                     self.frame.depth += 1
                     env = self.frame.env
                     env.update(plan.broken)
-                    env.update({k: Weak(v) if k in plan.weak else v for k, v in arguments.items()})
+                    env.update({k: Weak(v) if k in plan.weak else plan.shaped(k, v) for k, v in arguments.items()})
                     if body(block):
                         self.site(loop.continues, "continue", node)
                     else:
@@ -266,6 +286,8 @@ class Loops(Calls):
             for site in loop.continues + (loop.breaks if counting else []):
                 type_ = plan.types[name]
                 value = site.env.get(name)
+                if isinstance(value, Array) and value.shape == plan.shapes.get(name):
+                    value = value.pointer
                 found = self.fitting(site.node, value, type_, name in plan.weak)
                 if found is type_:
                     if name in plan.weak and isinstance(value, Value):
@@ -320,14 +342,15 @@ class Loops(Calls):
         if name in plan.types and is_number(value):
             after = value.type if isinstance(value, (Value, Weak)) else describe(value)
             element = types.element_of(plan.types[name])
+            sets = "return" if name.startswith(RESULT) else f"{name} ="
             return Missing(
                 f"{{name}} is {plan.types[name]} where the loop begins and {after} at the end of a round",
-                f"convert it where the loop sets it: {'return' if name == RESULT else name + ' ='} hcq.{element}(...)",
+                f"convert it where the loop sets it: {sets} hcq.{element}(...)",
                 at,
             )
         return Missing(
-            "{name} changes in the loop, and only numbers can",
-            "keep an index or offset, or unroll the loop: hcq.static_range",
+            "{name} changes in the loop, and only numbers, and pointers to one type, can",
+            "unroll the loop: hcq.static_range",
             at,
         )
 
@@ -365,7 +388,7 @@ class Loops(Calls):
         if isinstance(node, ast.For):
             for site in loop.breaks:
                 self.pass_on(site, [(site.env[name], type_) for name, type_ in plan.types.items()])
-            after.update(zip(plan.types, op.results, strict=True))
+            after.update((name, plan.shaped(name, each)) for name, each in zip(plan.types, op.results, strict=True))
             for result, name in zip(op.results, plan.types, strict=True):
                 result.name = name
             env.update(after)

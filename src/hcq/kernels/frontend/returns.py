@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hcq.errors import CompileError
 
-# No variable of the user's can have these names.
+# No variable of the user's can have these names, or what begins with them.
 _LEFT: Final = "<left>"
 RESULT: Final = "<result>"
 
@@ -36,12 +36,13 @@ def tail(body: Sequence[ast.stmt], error: Callable[[ast.AST, str, str], CompileE
         valued = [each.value is not None for each in returns]
         if any(valued) != all(valued):
             raise error(returns[valued.index(False)], "a 'return' without a value beside one that has one", "")
-        loop = _Leaving().visit(copy.deepcopy(node))
-        value = ast.Name(RESULT, ast.Load()) if all(valued) else None
+        shape = _shape([each.value for each in returns if each.value is not None])
+        loop = _Leaving(shape).visit(copy.deepcopy(node))
+        value = _result(shape, ast.Load()) if all(valued) else None
         left = ast.If(ast.Name(_LEFT, ast.Load()), [ast.Return(value)], tail(rest, error))
         made = [_set(_LEFT, ast.Constant(False))]
         if value is not None:
-            made.append(_set(RESULT, ast.Constant(False)))
+            made += [_set(name, ast.Constant(False)) for name in _names(shape)]
         for each in (*made, left):
             ast.copy_location(each, returns[0])
             ast.fix_missing_locations(each)
@@ -49,16 +50,46 @@ def tail(body: Sequence[ast.stmt], error: Callable[[ast.AST, str, str], CompileE
     return list(body)
 
 
-class _Leaving(ast.NodeTransformer):
-    """Turns each `return` in a loop into a variable and a `break`, and leaves the loops around too."""
+Shape = tuple["Shape", ...] | None
+"""What is returned: None for one value, else the shapes of a tuple's parts."""
 
-    def __init__(self) -> None:
+
+def _shape(values: Sequence[ast.expr]) -> Shape:
+    """The shape that the tuples among some values have; the others are taken apart into it. Of tuples that differ, that
+    of the first: the front end says that the others don't fit."""
+    tuples = [each for each in values if isinstance(each, ast.Tuple)]
+    if not tuples or not tuples[0].elts:
+        return None
+    count = len(tuples[0].elts)
+    fitting = [each for each in tuples if len(each.elts) == count]
+    return tuple(_shape([each.elts[at] for each in fitting]) for at in range(count))
+
+
+def _names(shape: Shape, name: str = RESULT) -> list[str]:
+    """The variables that hold a result."""
+    if shape is None:
+        return [name]
+    return [each for at, part in enumerate(shape) for each in _names(part, f"{name} {at}")]
+
+
+def _result(shape: Shape, context: ast.expr_context, name: str = RESULT) -> ast.expr:
+    """A result as an expression, or as a target."""
+    if shape is None:
+        return ast.Name(name, context)
+    return ast.Tuple([_result(part, context, f"{name} {at}") for at, part in enumerate(shape)], context)
+
+
+class _Leaving(ast.NodeTransformer):
+    """Turns each `return` in a loop into variables and a `break`, and leaves the loops around too."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
         self.depth = 0
 
     def visit_Return(self, node: ast.Return) -> list[ast.stmt]:
         made = [_set(_LEFT, ast.Constant(True)), ast.Break()]
         if node.value is not None:
-            made.insert(0, _set(RESULT, node.value))
+            made.insert(0, ast.Assign([_result(self.shape, ast.Store())], node.value))
         return [_placed(each, node) for each in made]
 
     def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:

@@ -47,7 +47,7 @@ class Array:
 
     __slots__ = ("pointer", "shape")
 
-    def __init__(self, pointer: Value, shape: tuple[int, ...]) -> None:
+    def __init__(self, pointer: Any, shape: tuple[int, ...]) -> None:
         self.pointer = pointer
         self.shape = shape
 
@@ -89,7 +89,7 @@ def is_pointer(value: object) -> bool:
     return isinstance(value, Value) and isinstance(value.type, types.Pointer)
 
 
-def pointer_type(value: Value) -> Pointer:
+def pointer_type(value: Any) -> Pointer:
     assert isinstance(value.type, types.Pointer)
     return value.type
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from hcq.errors import CompileError
 from hcq.kernels import types
-from hcq.kernels.accesses import access_words, root
+from hcq.kernels.accesses import access_words
 from hcq.kernels.lower import indices
 from hcq.kernels.lower.c_ops import Expressions
 from hcq.kernels.lower.c_prelude import STORED, Prelude
 from hcq.kernels.lower.names import entry_name, is_free
+from hcq.kernels.pointers import Origins
 from hcq.kernels.types import Pointer, Vector
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Writer:
         self.count = 0
         words = zip(function.pointers, access_words(function), strict=True)
         self.only_read = {each for each, word in words if word == "r"}
+        self.origins = Origins(function)
 
     # The function
 
@@ -155,7 +157,7 @@ class Writer:
     def spelled(self, value: Value) -> str:
         if isinstance(value.type, Pointer):
             # What is only read says so: the CPU devices' libraries record it, and compilers may use it.
-            const = "const " if root(value)[0] in self.only_read else ""
+            const = "const " if self.origins.of(value) <= self.only_read else ""
             return const + self.p.pointer(value.type.element, value.type.space)
         return self.p.held(types.element_of(value.type)) + " "
 
@@ -178,17 +180,31 @@ class Writer:
             self.p.word("i64")
             self.wide[value] = f"(i64){self.names[value][0]}"
 
+    def passed(self, value: Value) -> list[str]:
+        """The variables of a value that others are set to."""
+        return [self.unqualified(value, each) for each in self.names[value]]
+
+    def unqualified(self, value: Value, text: str) -> str:
+        """A pointer without its const, which it may lose where ways meet; anything else as it is."""
+        if not isinstance(value.type, Pointer) or self.origins.of(value).isdisjoint(self.only_read):
+            return text
+        return f"({self.p.pointer(value.type.element, value.type.space)}){text}"
+
     def assign(self, targets: Sequence[list[str]], values: Sequence[Value]) -> None:
         """Assigns values to variables all at once: through others where one is read after it is written."""
-        pairs: list[tuple[str, str, str]] = []
+        pairs: list[tuple[str, str]] = []
+        written: list[str] = []
         for places, value in zip(targets, values, strict=True):
-            pairs += [(self.spelled(value), a, b) for a, b in zip(places, self.names[value], strict=True) if a != b]
-        for position, (spelled, name, text) in enumerate(pairs):
-            if any(text == earlier for _, earlier, _ in pairs[:position]):
-                kept = self.name("next")
-                self.line(f"{spelled}{kept} = {text};")
-                pairs[position] = (spelled, name, kept)
-        for _, name, text in pairs:
+            for name, source, text in zip(places, self.names[value], self.passed(value), strict=True):
+                if name == source:
+                    continue
+                if source in written:
+                    kept = self.name("next")
+                    self.line(f"{self.spelled(value)}{kept} = {text};")
+                    text = self.unqualified(value, kept)
+                pairs.append((name, text))
+                written.append(name)
+        for name, text in pairs:
             self.line(f"{name} = {text};")
 
     # Blocks
@@ -350,7 +366,7 @@ class Writer:
         """The variables that a loop carries."""
         carried = []
         for value, first in zip(arguments, initial, strict=True):
-            self.names[value] = self.declare(value, self.names[first])
+            self.names[value] = self.declare(value, self.passed(first))
             carried.append(self.names[value])
             self.widen(value)
         return carried
