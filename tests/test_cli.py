@@ -267,7 +267,7 @@ def test_kernel_show_prints_a_kernel_in_every_language(tmp_path, here):
         (["{}:scale", "x=f32"], 2, "the constant by needs a value"),
         (["{}:nothing"], 2, "it has scale"),
         (["{}:scale", "x=f99", "by=1"], 2, "'f99' is neither a type"),
-        (["{}:scale", "x=f32", "by=2", "--target", "spirv"], 2, "--target spirv is no language (llvm, c, opencl"),
+        (["{}:scale", "x=f32", "by=2", "--target", "wgsl"], 2, "--target wgsl is no language (llvm, c, opencl"),
         (["{}"], 2, "names no kernel"),
         (["nowhere.at_all:scale"], 2, "can't be imported"),
         (["{}.py:scale"], 2, "there is no file"),

@@ -19,7 +19,12 @@ def show(kernel: str, target: str, choices: list[str] | None) -> int:
     """Print the text of a kernel in the language or for the device `target`."""
     found = _find(kernel)
     try:
-        print(found.source(target, **_choices(found, choices or [])), end="")
+        text = found.source(target, **_choices(found, choices or []))
+        if isinstance(text, bytes):
+            from hcq.kernels.lower.spirv_text import disassemble
+
+            text = disassemble(text)
+        print(text, end="")
     except CompileError as error:
         raise Failure(str(error)) from None
     except UnknownDevice as error:

@@ -96,8 +96,9 @@ class Kernel(KernelBase):
         """The form in the middle. `choices` are the constants, and the types of pointers without one."""
         return self._chosen(choices).ir
 
-    def source(self, target: Any, **choices: Any) -> str:
-        """What is compiled for a device, or in a language by its name ("llvm", "c", "opencl", ..., "ir").
+    def source(self, target: Any, **choices: Any) -> Any:
+        """What is compiled for a device, or in a language by its name ("llvm", "c", "opencl", ..., "ir"): a str; bytes
+        of "spirv".
 
         `choices` as for `ir`. Raises CompileError, ValueError for a language nobody writes.
         """

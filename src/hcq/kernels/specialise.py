@@ -50,8 +50,8 @@ class Specialisation:
             self._bounds = Bounds(self.ir)
         return self._bounds
 
-    def source(self, language: str, device: Any = None) -> str:
-        """The kernel in a device's language. Raises CompileError for one that nobody writes."""
+    def source(self, language: str, device: Any = None) -> Any:
+        """The kernel in a device's language: a str; SPIR-V's bytes. Raises CompileError for one that nobody writes."""
         return lower.source(self.ir, language, getattr(device, "kernel_target", None))
 
     def loaded(self, device: Any) -> Loaded:

@@ -6,7 +6,7 @@ how a kernel is launched.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hcq.errors import CompileError
 from hcq.kernels.lower.names import entry_name
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["LANGUAGES", "entry_name", "source"]
 
-LANGUAGES: Final = ("llvm", "c", "opencl", "cuda", "metal", "nvptx", "ptx", "amdgpu", "ir")
+LANGUAGES: Final = ("llvm", "c", "opencl", "cuda", "metal", "nvptx", "ptx", "amdgpu", "spirv", "ir")
 """What `source` writes: a device's `kernel_language` is one of them."""
 
 
-def source(function: Function, language: str, target: str | None = None) -> str:
-    """The text of a kernel in a language, complete by itself. Its entry is `entry_name(function.name)`, and takes the
-    function's pointers first, then its scalars.
+def source(function: Function, language: str, target: str | None = None) -> Any:
+    """The text (a str) of a kernel in a language, complete by itself; of "spirv", a module (bytes). Its entry is
+    `entry_name(function.name)`, and takes the function's pointers first, then its scalars.
 
-    `language` is one of LANGUAGES; `target` is PTX's processor, such as "sm_90". Raises CompileError where the language
-    can't have the kernel.
+    `language` is one of LANGUAGES; `target` is PTX's processor, such as "sm_90", or the words that SPIR-V may use
+    (docs/design/spirv.md). Raises CompileError where the language can't have the kernel.
     """
     if language == "ir":
         from hcq.kernels.text import print_function
@@ -41,6 +41,10 @@ def source(function: Function, language: str, target: str | None = None) -> str:
         processor = llvm_targets.GPUS["nvptx" if language == "ptx" else language]
         text = llvm.write(subgroups.expand(function, apart=False), processor)
         return llvm_targets.assembly(text, processor, target) if language == "ptx" else text
+    if language == "spirv":
+        from hcq.kernels.lower import spirv, subgroups
+
+        return spirv.write(subgroups.expand(function, apart=False), target)
     if language in LANGUAGES:
         from hcq.kernels.lower import c, dialects, subgroups
 

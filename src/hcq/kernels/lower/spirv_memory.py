@@ -1,0 +1,154 @@
+"""A SPIR-V kernel's memory: buffers by 64-bit addresses, arrays of the group and of the item, atomic operations.
+
+Every access to what others may see is "non-private" in the Vulkan memory model's words, so that barriers order it.
+What does not live here: control flow (spirv), conversions (spirv_ops).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hcq.errors import CompileError
+from hcq.kernels import types
+from hcq.kernels.accesses import root
+from hcq.kernels.lower.spirv_ops import kind, stored
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hcq.kernels.ir import Function, Op, Value
+    from hcq.kernels.lower.spirv_module import Module
+    from hcq.kernels.lower.spirv_ops import Arithmetic
+
+_ALIGNED, _NON_PRIVATE = 0x2, 0x20
+_DEVICE, _GROUP = 1, 2  # scopes
+_WHOLE: Final = {"add": "IAdd", "and": "And", "or": "Or", "xor": "Xor", "exchange": "Exchange"}
+
+
+class Memory:
+    """Arrays are variables; a pointer into one is the number of an element, kept beside the array that it began in."""
+
+    def __init__(self, module: Module, arithmetic: Arithmetic, function: Function) -> None:
+        self.m, self.x = module, arithmetic
+        self.arrays: dict[Value, int] = {}
+        self.shared: list[int] = []
+        self.local_bytes = 0
+        atomics = [op.operands[0] for op in function.walk() if op.code == "atomic"]
+        # Floats that atomic operations work on are kept as integers: exchanging compares bits.
+        self.as_bits = {root(each)[0] for each in atomics if types.element_of(each.type).is_float}
+
+    def element(self, pointer: Value) -> str:
+        """The module's name of the type in memory."""
+        name = stored(types.element_of(pointer.type))
+        return "i" + name[1:] if root(pointer)[0] in self.as_bits else name
+
+    def array(self, op: Op) -> int:
+        """Declares an array; the number of its first element."""
+        element, count = types.element_of(op.result.type), op.attributes["count"]
+        name = self.element(op.result)
+        whole = self.m.made("OpTypeArray", self.m.type(name), self.m.constant("i32", count))
+        self.arrays[op.result] = made = self.m.variable("Workgroup" if op.code == "local" else "Function", whole)
+        if op.code == "local":
+            self.shared.append(made)
+            size = element.itemsize
+            self.local_bytes = -(-self.local_bytes // size) * size + size * count
+        return self.m.constant("i64", 0)
+
+    def moved(self, op: Op, base: int, index: int) -> int:
+        """A pointer moved by elements: an address, or the number of an element."""
+        pointer = op.operands[0]
+        by = self.scaled(index, types.element_of(pointer.type).itemsize) if _is_global(pointer) else index
+        return self.x.op("IAdd", "i64", base, by)
+
+    def scaled(self, index: int, size: int) -> int:
+        return index if size == 1 else self.x.op("IMul", "i64", index, self.m.constant("i64", size))
+
+    def place(self, pointer: Value, base: int, index: int, lane: int, name: str) -> int:
+        """A pointer of SPIR-V's own to an element, of a type by its name."""
+        m = self.m
+        if lane:
+            index = self.x.op("IAdd", "i64", index, m.constant("i64", lane))
+        if _is_global(pointer):
+            at = self.x.op("IAdd", "i64", base, self.scaled(index, types.element_of(pointer.type).itemsize))
+            bits = int(name[1:])
+            if bits < 32:
+                m.need(f"StorageBuffer{bits}BitAccess")
+            return m.emit("OpConvertUToPtr", m.pointer("PhysicalStorageBuffer", m.type(name)), at)
+        made_by = root(pointer)[0]
+        storage = "Workgroup" if made_by.op is not None and made_by.op.code == "local" else "Function"
+        at = index if base == m.constant("i64", 0) else self.x.op("IAdd", "i64", base, index)
+        return m.emit("OpAccessChain", m.pointer(storage, m.type(name)), self.arrays[made_by], at)
+
+    def how(self, pointer: Value) -> tuple[int, ...]:
+        """The operands that say how memory is accessed."""
+        if _is_global(pointer):
+            return _ALIGNED | _NON_PRIVATE, types.element_of(pointer.type).itemsize
+        return (_NON_PRIVATE,) if _space(pointer) == "local" else ()
+
+    def load(self, pointer: Value, base: int, index: int, lane: int) -> int:
+        name, element = self.element(pointer), types.element_of(pointer.type)
+        at = self.place(pointer, base, index, lane, name)
+        raw = self.m.emit("OpLoad", self.m.type(name), at, *self.how(pointer))
+        if name != stored(element):
+            raw = self.x.op("Bitcast", stored(element), raw)
+        return self.x.from_memory(raw, element)
+
+    def store(self, pointer: Value, base: int, index: int, lane: int, value: int) -> None:
+        name, element = self.element(pointer), types.element_of(pointer.type)
+        raw = self.x.to_memory(value, element)
+        if name != stored(element):
+            raw = self.x.op("Bitcast", name, raw)
+        self.m.do("OpStore", self.place(pointer, base, index, lane, name), raw, *self.how(pointer))
+
+    def atomic(self, how: str, pointer: Value, base: int, index: int, values: Sequence[int]) -> int:
+        """An atomic operation; the old value. Relaxed, across the device for global memory."""
+        m, element = self.m, types.element_of(pointer.type)
+        name = f"i{element.bits}"
+        if element.bits == 64:
+            m.need("Int64Atomics")
+        if _is_global(pointer):
+            m.need("VulkanMemoryModelDeviceScope")
+        at = self.place(pointer, base, index, 0, name)
+        where = at, m.constant("i32", _DEVICE if _is_global(pointer) else _GROUP), m.constant("i32", 0)
+        if how == "cas":
+            value, expected = values
+            return self.x.op("AtomicCompareExchange", name, *where, where[2], value, expected)
+        if element.is_float:
+            if how != "exchange":
+                return self.exchanged(how, element, name, where, values[0])
+            bits = self.x.op("AtomicExchange", name, *where, self.x.op("Bitcast", name, values[0]))
+            return self.x.op("Bitcast", kind(element), bits)
+        code = _WHOLE.get(how) or ("S" if element.kind == "i" else "U") + how.capitalize()
+        return self.x.op(f"Atomic{code}", name, *where, values[0])
+
+    def exchanged(self, how: str, element: types.Scalar, name: str, where: tuple[int, int, int], value: int) -> int:
+        """A float's operation: computed, and put there if nobody else was faster, else computed again."""
+        m = self.m
+        first = self.x.op("AtomicLoad", name, *where)
+        before, head, body, latch, done = m.label, *(m.id() for _ in range(4))
+        m.do("OpBranch", head)
+        m.begin(head)
+        found = m.emit("OpPhi", m.type(name), first, before)
+        phi = m.body[-1]
+        m.do("OpLoopMerge", done, latch, 0)
+        m.do("OpBranch", body)
+        m.begin(body)
+        old = self.x.op("Bitcast", kind(element), found)
+        new = self.x.op("Bitcast", name, self.x.real(how, element, (old, value)))
+        seen = self.x.op("AtomicCompareExchange", name, *where, where[2], new, found)
+        m.do("OpBranchConditional", self.x.test("IEqual", seen, found), done, latch)
+        m.begin(latch)
+        m.do("OpBranch", head)
+        phi += [seen, latch]
+        m.begin(done)
+        return old
+
+
+def _space(pointer: Value) -> str:
+    if not isinstance(pointer.type, types.Pointer):
+        raise CompileError(f"{pointer.type} is no pointer")
+    return pointer.type.space
+
+
+def _is_global(pointer: Value) -> bool:
+    return _space(pointer) == "global"
