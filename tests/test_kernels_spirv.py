@@ -70,6 +70,25 @@ def test_control_flow_that_does_not_come_back_is_valid(accepted, how):
     accepted(lower.source(leaving(how), "spirv"))
 
 
+def test_pointers_that_depend_on_conditions_are_valid(accepted):
+    m = Maker("f", out=pointer(f32), x=pointer(f32), n=i32)
+    for space, how in (("local", "local"), ("private", "private"), ("global", "")):
+        kind = pointer(f32, space)
+        a, b = (m["out"], m["x"]) if not how else (m.b.op(how, (), (kind,), name="a", count=n).result for n in (3, 5))
+        yes = m.b.binary("lt", items(m), m["n"])
+        (either,) = m.when(yes, lambda a=a: (a,), lambda b=b: (b,), (kind,))
+        one = m.const(1)
+
+        def body(k, pointer, kind=kind, one=one):
+            return [m.b.op("offset", (pointer, one), (kind,)).result]
+
+        (moved,) = m.loop([either], body, bounds=(m.const(0), one))
+        m.b.store(moved, one, m.b.load(either, one))
+        if space != "private":
+            m.b.op("atomic", (moved, one, m.const(2.0, f32)), (f32,), how="add")
+    accepted(lower.source(m.end(), "spirv"))
+
+
 def test_modules_say_what_a_driver_has_to_know():
     m = Maker("größe", out=pointer(f64), x=pointer(i8), a=f16, flag=bool_, big=u64, small=i8)
     m.b.store(m["out"], items(m), m.b.cast(m.b.load(m["x"], items(m)), f64))

@@ -221,11 +221,7 @@ class Writer:
 
     def spelled(self, value: Value) -> int:
         """The type of a value's elements."""
-        if not isinstance(value.type, Pointer):
-            return self.m.type(kind(types.element_of(value.type)))
-        if value.type.space != "global":
-            raise CompileError(f"{self.function.name}: SPIR-V has no {value.type} that depends on a condition")
-        return self.m.type("i64")
+        return self.m.type("i64" if isinstance(value.type, Pointer) else kind(types.element_of(value.type)))
 
     def named(self, values: Sequence[Value]) -> list[list[int]]:
         return [self.names[each] for each in values]

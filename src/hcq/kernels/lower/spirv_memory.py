@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from hcq.errors import CompileError
 from hcq.kernels import types
-from hcq.kernels.accesses import root
 from hcq.kernels.lower.spirv_ops import kind, stored
+from hcq.kernels.pointers import Origins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,33 +26,53 @@ _WHOLE: Final = {"add": "IAdd", "and": "And", "or": "Or", "xor": "Xor", "exchang
 
 
 class Memory:
-    """Arrays are variables; a pointer into one is the number of an element, kept beside the array that it began in."""
+    """Arrays are variables; a pointer into one is the number of an element. Arrays that one pointer may point into, as
+    the ways go, lie in one variable, one behind the other."""
 
     def __init__(self, module: Module, arithmetic: Arithmetic, function: Function) -> None:
         self.m, self.x = module, arithmetic
-        self.arrays: dict[Value, int] = {}
         self.shared: list[int] = []
         self.local_bytes = 0
-        atomics = [op.operands[0] for op in function.walk() if op.code == "atomic"]
+        self._origins = Origins(function)
+        self._variables: dict[frozenset[Value], int] = {}
+        ops = list(function.walk())
+        self._together: dict[Value, frozenset[Value]] = {
+            op.result: frozenset({op.result}) for op in ops if op.code in ("local", "private")
+        }
+        floats: set[Value] = set()
+        for op in ops:
+            if op.operands and isinstance(op.operands[0].type, types.Pointer):
+                self._join(self._origins.of(op.operands[0]))
+                if op.code == "atomic" and types.element_of(op.operands[0].type).is_float:
+                    floats |= self._origins.of(op.operands[0])
         # Floats that atomic operations work on are kept as integers: exchanging compares bits.
-        self.as_bits = {root(each)[0] for each in atomics if types.element_of(each.type).is_float}
+        self._as_bits = {each for one in floats for each in self._together.get(one, ())}
+
+    def _join(self, origins: frozenset[Value]) -> None:
+        whole = frozenset(other for each in origins for other in self._together.get(each, ()))
+        if len(whole) > 1:
+            self._together.update(dict.fromkeys(whole, whole))
 
     def element(self, pointer: Value) -> str:
         """The module's name of the type in memory."""
         name = stored(types.element_of(pointer.type))
-        return "i" + name[1:] if root(pointer)[0] in self.as_bits else name
+        return name if self._as_bits.isdisjoint(self._origins.of(pointer)) else "i" + name[1:]
 
     def array(self, op: Op) -> int:
         """Declares an array; the number of its first element."""
-        element, count = types.element_of(op.result.type), op.attributes["count"]
-        name = self.element(op.result)
-        whole = self.m.made("OpTypeArray", self.m.type(name), self.m.constant("i32", count))
-        self.arrays[op.result] = made = self.m.variable("Workgroup" if op.code == "local" else "Function", whole)
-        if op.code == "local":
-            self.shared.append(made)
-            size = element.itemsize
-            self.local_bytes = -(-self.local_bytes // size) * size + size * count
-        return self.m.constant("i64", 0)
+        element, name = types.element_of(op.result.type), self.element(op.result)
+        arrays = self._together[op.result]
+        ordered = [each for each in self._together if each in arrays]
+        counts = [each.op.attributes["count"] for each in ordered if each.op is not None]
+        if arrays not in self._variables:
+            whole = self.m.made("OpTypeArray", self.m.type(name), self.m.constant("i32", sum(counts)))
+            made = self.m.variable("Workgroup" if op.code == "local" else "Function", whole)
+            self._variables[arrays] = made
+            if op.code == "local":
+                self.shared.append(made)
+                size = element.itemsize
+                self.local_bytes = -(-self.local_bytes // size) * size + size * sum(counts)
+        return self.m.constant("i64", sum(counts[: ordered.index(op.result)]))
 
     def moved(self, op: Op, base: int, index: int) -> int:
         """A pointer moved by elements: an address, or the number of an element."""
@@ -74,10 +94,10 @@ class Memory:
             if bits < 32:
                 m.need(f"StorageBuffer{bits}BitAccess")
             return m.emit("OpConvertUToPtr", m.pointer("PhysicalStorageBuffer", m.type(name)), at)
-        made_by = root(pointer)[0]
-        storage = "Workgroup" if made_by.op is not None and made_by.op.code == "local" else "Function"
+        storage = "Workgroup" if _space(pointer) == "local" else "Function"
         at = index if base == m.constant("i64", 0) else self.x.op("IAdd", "i64", base, index)
-        return m.emit("OpAccessChain", m.pointer(storage, m.type(name)), self.arrays[made_by], at)
+        variable = self._variables[self._together[next(iter(self._origins.of(pointer)))]]
+        return m.emit("OpAccessChain", m.pointer(storage, m.type(name)), variable, at)
 
     def how(self, pointer: Value) -> tuple[int, ...]:
         """The operands that say how memory is accessed."""
