@@ -1,4 +1,5 @@
-"""What all tests share: a compile cache of their own, and how hard hypothesis looks."""
+"""What all tests share: a compile cache of their own, how hard hypothesis looks, and that a failed test leaves no
+device standing for the next ones to wait for."""
 
 import os
 import tempfile
@@ -8,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from hcq import Device, config
 from hcq.drivers import BUILTIN
+from hcq.testing import standing
 
 # Tests, and the processes they start, never read or write the user's compile cache.
 _cache = tempfile.TemporaryDirectory(prefix="hcq-test-cache-", ignore_cleanup_errors=True)
@@ -33,11 +35,38 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason=f"not under the checks: {mark.args[0]}"))
 
 
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item):
+    report = yield
+    item.stash[FAILED] = report.failed or item.stash.get(FAILED, False)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item):
+    """After a failure: what stands is lost before fixtures wait for it, and closed after them."""
+    failed = item.stash.get(FAILED, False)
+    lost = standing.lose_restless() if failed else []
+    try:
+        yield
+    except BaseException:
+        failed = True
+        raise
+    finally:
+        if failed:
+            lost += standing.lose_restless()
+            if closed := ", ".join(standing.close(lost)):
+                item.add_report_section("teardown", "devices", f"closed, for they were lost or stood: {closed}")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def no_driver_outlives_its_module():
     """Devices of drivers that a module brought, and its files, are closed after it: the next may bring one of that
     name, and counts what is open."""
     yield
     for name in list(Device._opened):
-        if name.partition(":")[0] not in BUILTIN or name.startswith("DISK:"):
+        if name.partition(":")[0] not in set(BUILTIN) - {"DISK"}:
             Device.close(name)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import hcq
-from hcq.errors import DeviceUnavailable, SignalTimeout
-from hcq.testing import breakages, promises
+from hcq.errors import DeviceUnavailable
+from hcq.testing import breakages, promises, standing
 from hcq.testing.driver import KERNELS, TAGS, DriverUnderTest, known
 from hcq.testing.driver import described as find_described
 
@@ -152,7 +152,7 @@ def fresh(driver: DriverUnderTest) -> Iterator[Any]:
     hcq.Device.close(driver.device)
     device = _open(driver.device)
     yield device
-    _discard(device)
+    standing.discard(device)
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def fresh_peer(driver: DriverUnderTest) -> Iterator[Any]:
     hcq.Device.close(driver.peer(1))
     device = _open(driver.peer(1))
     yield device
-    _discard(device)
+    standing.discard(device)
 
 
 class Kernels:
@@ -236,19 +236,7 @@ def _settle(device: Any) -> None:
     try:
         device.synchronize()
     except Exception:
-        _discard(device)
-
-
-def _discard(device: Any) -> None:
-    """Closes a device, also one that a failing test left standing at a wait that nobody ends."""
-    try:
-        device.close()
-    except SignalTimeout:
-        if hasattr(device, "_lose"):
-            device._lose("the suite", "a test left a queue standing at a wait", 0)
-        elif hasattr(device, "lose"):
-            device.lose("a test left a queue standing at a wait")
-        device.close()
+        standing.discard(device)
 
 
 def _of_suite(item: pytest.Item) -> bool:
