@@ -155,6 +155,8 @@ def test_rounding_once_is_the_nearest_value(data):
         ("fma", f32, (float(np.float32(1 / 3)), 3.0, -1.0), 2.0**-25),
         ("fma", f64, (-1.0, 0.0, 0.0), 0.0),
         ("fma", f64, (-1.0, 0.0, -0.0), -0.0),
+        ("fma", f32, (-(2.0**-100), 2.0**-100, 0.0), -0.0),
+        ("fma", f64, (5e-324, -5e-324, 0.0), -0.0),
         ("fma", f64, (math.inf, 1.0, -math.inf), math.nan),
         ("eq", f32, (math.nan, math.nan), False),
         ("ne", f32, (math.nan, math.nan), True),

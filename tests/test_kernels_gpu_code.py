@@ -22,12 +22,12 @@ FOLDERS = [each for each in sys.path if os.path.isdir(os.path.join(each, "nvidia
 OPTIONS = [b"--gpu-architecture=compute_80", b"--diag-suppress=177"]  # a value that is loaded and not used
 
 
-def kernels(exact_remainder=True):
+def kernels():
     """Kernels that have every operation in them."""
     for type_ in SCALARS:
         for lanes in (1, 4):
             yield all_conversions(type_, lanes)[0]
-            yield all_operations(type_, lanes, 64, leave_out=() if exact_remainder else ("rem",))[0]
+            yield all_operations(type_, lanes, 64)[0]
     yield block_sums()
     yield everything_else()
 
@@ -108,7 +108,7 @@ def test_cuda_c_contracts_nothing(nvrtc):
 
 def test_ptx_of_llvm_is_taken_by_ptxas(ptxas):
     pytest.importorskip("llvmlite", reason="PTX is written by llvmlite")
-    for function in kernels(exact_remainder=False):
+    for function in kernels():
         text = lower.source(function, "ptx")
         assert f".visible .entry {function.name}(" in text
         ptxas(text)
@@ -126,17 +126,12 @@ def test_amd_objects_are_made():
     pytest.importorskip("llvmlite", reason="AMD's code is made by llvmlite")
     from hcq.kernels.lower import llvm_targets
 
-    for function in kernels(exact_remainder=False):
+    for function in kernels():
         made = llvm_targets.code(lower.source(function, "amdgpu"), llvm_targets.AMDGPU)
         assert made[:4] == b"\x7fELF" and function.name.encode() in made
 
 
 def test_what_a_target_cannot_have_is_a_compile_error():
-    m = Maker("f", out=pointer(f32))
-    m.b.store(m["out"], m.const(0), m.b.binary("rem", m.b.load(m["out"], m.const(0)), m.const(2.0, f32)))
-    for language in ("ptx", "amdgpu"):
-        with pytest.raises(hcq.errors.CompileError, match="no exact remainder"):
-            lower.source(m.function, language)
     with pytest.raises(hcq.errors.CompileError, match="metal has no f64"):
         lower.source(all_operations(f64, 1, 64)[0], "metal")
     with pytest.raises(hcq.errors.CompileError, match="is no processor of nvptx"):

@@ -40,9 +40,9 @@ def about(module):
     return json.loads(json.loads('"' + re.search(r'"hcq\.kernel (.*)"', disassemble(module))[1] + '"'))
 
 
-@pytest.mark.parametrize("target", [None, "kernargs", "nan32 nan64 rte32 rte64 denorm32 denorm64"])
+@pytest.mark.parametrize("target", [None, "kernargs", "nan32 nan64 rte32 rte64 denorm32 denorm64 fma32 fma64"])
 def test_modules_are_valid(accepted, target):
-    for function in kernels(exact_remainder=False):
+    for function in kernels():
         accepted(lower.source(function, "spirv", target))
 
 
@@ -143,7 +143,7 @@ def test_the_text_is_that_of_spirv_dis(tmp_path):
     tool = shutil.which("spirv-dis")
     if tool is None:
         pytest.skip("our text is compared with that of spirv-dis (apt install spirv-tools)")
-    for function in (block_sums(), *list(kernels(exact_remainder=False))[-1:]):
+    for function in (block_sums(), *list(kernels())[-1:]):
         module = lower.source(function, "spirv")
         (tmp_path / "kernel.spv").write_bytes(module)
         command = [tool, "--raw-id", "--no-color", "--no-header", str(tmp_path / "kernel.spv")]

@@ -89,7 +89,8 @@ def rounder(type_: Scalar) -> Callable[[float], float]:
 
 
 def round_exact(value: Fraction, type_: Scalar) -> float:
-    """Rounds an exact value once to a float type: to the nearest, ties to even, past the largest to infinity."""
+    """Rounds an exact value once to a float type: to the nearest, ties to even, past the largest to infinity. What is
+    too small keeps its sign."""
     if value == 0:
         return 0.0
     digits, least = _DIGITS[type_.name]
@@ -100,7 +101,7 @@ def round_exact(value: Fraction, type_: Scalar) -> float:
     quantum = max(exponent + 1 - digits, least)
     rounded = round(value / Fraction(2) ** quantum)
     try:
-        result = math.ldexp(rounded, quantum)
+        result = math.copysign(math.ldexp(rounded, quantum), value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
     return result if abs(result) <= _MAXIMA.get(type_.name, math.inf) else math.copysign(math.inf, result)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hcq.errors import CompileError
 from hcq.kernels import types
 from hcq.kernels.lower import indices
 from hcq.kernels.lower.llvm_ops import Arithmetic
@@ -261,15 +260,6 @@ class Writer:
 
     def on_barrier(self, op: Op) -> None:
         self.target.barrier(self.e)
-
-    def on_rem(self, op: Op) -> None:
-        if not self.target.exact_rem:
-            where = f" ({op.location})" if op.location else ""
-            raise CompileError(
-                f"{self.function.name}{where}: {self.target.name} has no exact remainder of floats (fmod)"
-            )
-        if not indices.is_dead(op, self.needs):
-            self.pure(op)
 
     # Control flow
 

@@ -27,7 +27,6 @@ class Target(NamedTuple):
     convention: str = ""
     attributes: str = ""
     scope: str = ""
-    exact_rem: bool = True
     passes_bits: bool = False
     triple: str = ""
     cpu: str = ""
@@ -80,7 +79,6 @@ NVPTX: Final = Target(
     spaces=(1, 3, 0),
     head=('target triple = "nvptx64-nvidia-cuda"',),
     convention="ptx_kernel",
-    exact_rem=False,
     passes_bits=True,
     triple="nvptx64-nvidia-cuda",
     cpu="sm_80",
@@ -93,7 +91,6 @@ AMDGPU: Final = Target(
     # Any group size may be launched.
     attributes='"amdgpu-flat-work-group-size"="1,1024"',
     scope=' syncscope("agent")',
-    exact_rem=False,
     passes_bits=True,
     triple="amdgcn-amd-amdhsa",
     cpu="gfx942",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from hcq.errors import CompileError
 from hcq.kernels import types
 from hcq.kernels.accesses import access_words
-from hcq.kernels.lower import indices
+from hcq.kernels.lower import fused, indices, remainder, subgroups
 from hcq.kernels.lower.names import entry_name
 from hcq.kernels.lower.spirv_arguments import Arguments
 from hcq.kernels.lower.spirv_codes import BUILTINS
@@ -53,13 +53,16 @@ class _Loop:
 
 def write(function: Function, target: str | None = None) -> bytes:
     """The module of one kernel. `target` are the words that docs/design/spirv.md lists: what the device has."""
-    return Writer(function, frozenset((target if target is not None else DEFAULT).split())).module()
+    words = frozenset((target if target is not None else DEFAULT).split())
+    unfused = [each for each in (types.f32, types.f64) if f"fma{each.bits}" not in words]
+    function = remainder.expand(fused.expand(subgroups.expand(function, apart=False), unfused))
+    return Writer(function, words).module()
 
 
 DEFAULT: Final = "nan32 nan64 rte32 rte64"
 """What is taken to be there where no device is named."""
 
-WORDS: Final = frozenset(DEFAULT.split()) | {"kernargs", "denorm32", "denorm64"}
+WORDS: Final = frozenset(DEFAULT.split()) | {"kernargs", "denorm32", "denorm64", "fma32", "fma64"}
 
 
 class Writer:
@@ -290,10 +293,6 @@ class Writer:
             self.memory.atomic(op.attributes["how"], pointer, self.names[pointer][0], self.wide[index], values)
         ]
         self.widen(op.result)
-
-    def on_rem(self, op: Op) -> None:
-        where = f" ({op.location})" if op.location else ""
-        raise CompileError(f"{self.function.name}{where}: SPIR-V has no exact remainder of floats (fmod)")
 
     def on_barrier(self, op: Op) -> None:
         scope = self.m.constant("i32", _GROUP)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from hcq.errors import CompileError
 from hcq.kernels import types
-from hcq.kernels.ir import Block, Builder, Function, Value
+from hcq.kernels.lower.rewrite import Rewriter
 from hcq.kernels.lower.varying import Varying
 
 if TYPE_CHECKING:
-    from hcq.kernels.ir import Op
+    from hcq.kernels.ir import Function, Op, Value
     from hcq.kernels.types import Scalar
 
 SIZE: Final = 32
@@ -57,19 +57,12 @@ def _check(function: Function, ops: list[Op], apart: bool) -> None:
             )
 
 
-class _Expansion:
+class _Expansion(Rewriter):
     """Copies a function, with shuffles and questions about sub-groups written out."""
 
-    def __init__(self, function: Function) -> None:
-        self.function = function
-        self.values: dict[Value, Value] = {each: each for each in function.parameters}
-        self.b = Builder(Block())
+    def begin(self) -> None:
         self.arrays: dict[Scalar, Value] = {}
-
-    def run(self) -> Function:
-        old = self.function
-        made = Function(old.name, old.parameters, self.b.block, old.file, old.source)
-        for op in old.walk():
+        for op in self.function.walk():
             if op.code == "shuffle":
                 element = types.element_of(op.result.type)
                 if element not in self.arrays:
@@ -85,34 +78,12 @@ class _Expansion:
         self.lane = self.b.binary("and", self.linear, self.b.const(SIZE - 1, types.i32))
         self.index = self.b.binary("shr", self.linear, self.b.const(SIZE.bit_length() - 1, types.i32))
         self.first = self.b.binary("sub", self.linear, self.lane)
-        self.block(old.body)
-        return made
 
-    def block(self, block: Block) -> None:
-        for op in block.ops:
-            self.b.location = op.location
-            if op.code == "subgroup":
-                self.values[op.result] = getattr(self, op.attributes["kind"])
-            elif op.code == "shuffle":
-                self.values[op.result] = self.shuffled(op)
-            else:
-                self.copy(op)
-
-    def copy(self, op: Op) -> None:
-        outer, blocks = self.b, []
-        for block in op.blocks:
-            arguments = [Value(each.type, each.name) for each in block.arguments]
-            self.values.update(zip(block.arguments, arguments, strict=True))
-            self.b = Builder(Block(arguments))
-            self.block(block)
-            blocks.append(self.b.block)
-        self.b = outer
-        self.b.location = op.location
-        operands = [self.values[each] for each in op.operands]
-        made = self.b.op(op.code, operands, [each.type for each in op.results], blocks, **op.attributes)
-        for before, after in zip(op.results, made.results, strict=True):
-            after.name = before.name
-            self.values[before] = after
+    def replace(self, op: Op) -> Value | None:
+        if op.code == "subgroup":
+            found: Value = getattr(self, op.attributes["kind"])
+            return found
+        return self.shuffled(op) if op.code == "shuffle" else None
 
     def shuffled(self, op: Op) -> Value:
         """The value of another lane; outside the sub-group or the group, the item's own."""
