@@ -49,6 +49,7 @@ PEERS: dict[str, Peer] = {
         Peer("numba", "numba", "on_numba.py", ("numba", "numpy")),
         Peer("numpy", "NumPy", "on_numpy.py", ("numpy",)),
         Peer("safetensors", "safetensors", "on_safetensors.py", ("safetensors", "numpy")),
+        Peer("torch", "safetensors, torch", "on_torch.py", ("torch==2.13.0", "safetensors", "numpy")),
     )
 }
 

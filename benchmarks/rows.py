@@ -104,6 +104,16 @@ def copies() -> tuple[Row, ...]:
     return tuple(rows)
 
 
+def raw_reads(size: int, cold: bool) -> tuple[Entry, ...]:
+    how = {"size": size, "cold": cold}
+    return (
+        Entry("raw", "pread", "pread, 1 thread", how),
+        Entry("raw", "dd", "dd", how),
+        Entry("raw", "fio", "fio, read", how),
+        *((Entry("raw", "fio", "fio, io_uring, direct, 8 deep", {**how, "depth": 8}),) if cold else ()),
+    )
+
+
 def files() -> tuple[Row, ...]:
     size = 1 << 30
     return tuple(
@@ -115,7 +125,7 @@ def files() -> tuple[Row, ...]:
             (
                 *peer_entries("read_file", "hcq", "tg14", size=size, cold=state == "cold"),
                 Entry("numpy", "read_file", "fromfile", {"size": size, "cold": state == "cold"}),
-                Entry("raw", "pread", "pread, 1 thread", {"size": size, "cold": state == "cold"}),
+                *raw_reads(size, state == "cold"),
             ),
             Budget("0.9 of the raw read", 1 / 0.9, "pread, 1 thread"),
             count=1,
@@ -138,11 +148,13 @@ def loads() -> tuple[Row, ...]:
     def row(id: str, title: str, bench: str, sizes: dict[str, int], unit: str = "GB/s", **more: Any) -> Row:
         cold = {"cold": True} if more.pop("cold", False) else {}
         size = sizes["shards"] * sizes["tensors"] * sizes["size"]
-        peers = ("safetensors",) if unit == "ms" else ("safetensors", "tg14")  # a small tensor takes tinygrad 20 ms
+        peers = ("safetensors", "torch")
+        if unit != "ms":  # a small tensor takes tinygrad 20 ms
+            peers += ("tg14",)
         entries = peer_entries(bench, "hcq", *peers, **sizes, **cold)
         if unit == "GB/s":
             raw = {"size": size // MIB * MIB, "cold": bool(cold)}
-            entries += (Entry("numpy", "read_file", "fromfile", raw), Entry("raw", "pread", "pread, 1 thread", raw))
+            entries += (Entry("numpy", "read_file", "fromfile", raw), *raw_reads(**raw))
         return Row(id, "load", title, unit, entries, count=1, size=size, rounds=3, **more)
 
     budget = Budget("0.9 of the raw read", 1 / 0.9, "pread, 1 thread")

@@ -6,6 +6,7 @@
 #include "core/lifecycle.hpp"
 #include "cpu/bindings.hpp"
 #include "disk/bindings.hpp"
+#include "formats/header.hpp"
 #include "memory/memory.hpp"
 #include "python/common.hpp"
 #include "python/functions.hpp"
@@ -32,4 +33,5 @@ NB_MODULE(_native, m) {
   hcq::init_user_line(m);
   hcq::bind_cpu(m);
   hcq::bind_disk(m);
+  hcq::bind_formats(m);
 }

@@ -1,16 +1,19 @@
 """hcq.load: what is in the file is what is on the device; only what was asked for is read."""
 
+import gc
+import json
 import os
 import pickle
 import threading
+import weakref
 
 import numpy as np
 import pytest
 from tensor_files import DEVICES, EVERYTHING, field, noise, opened_device, safetensors, same
 
 import hcq
-from hcq import dtypes, formats
-from hcq.errors import FormatError
+from hcq import _native, dtypes, formats
+from hcq.errors import FormatError, UnknownTensor
 
 
 @pytest.fixture(params=DEVICES)
@@ -109,7 +112,7 @@ def test_only_the_bytes_asked_for_are_read_in_the_order_of_the_disk(tmp_path, mo
     inner = formats.source.Source.read_into
 
     def spy(source, views, offset):
-        read.append((offset, sum(map(len, views))))
+        read.append((offset, sum(view.nbytes for view in views)))
         inner(source, views, offset)
 
     archive = formats.open(path)
@@ -299,11 +302,34 @@ def _is(descriptor, place):
         return False
 
 
+def test_loading_leaves_no_device_behind(tmp_path):
+    opened = hcq.Device.opened
+    for n in range(3):
+        hcq.save(tmp_path / f"{n}.safetensors", {"a": noise(100), "b": noise(1_000_000)})
+        loaded = hcq.load(tmp_path / f"{n}.safetensors", "CLANG")
+        same(loaded, {"a": noise(100), "b": noise(1_000_000)})
+    assert set(hcq.Device.opened) <= {*opened, "CLANG"}
+    mine = hcq.Buffer(f"DISK:{tmp_path}/0.safetensors", 8, dtypes.uint8).allocate()
+    device = hcq.Device[mine.device]
+    archive = formats.open(tmp_path / "0.safetensors")
+    hcq.load(tmp_path / "0.safetensors", "CLANG")
+    assert hcq.Device[mine.device] is device and mine.is_allocated()  # another's stays his
+    hcq.Device.close(mine.device)
+    same(archive.load("CLANG"), {"a": noise(100), "b": noise(1_000_000)})
+    devices = [weakref.ref(archive["a"].source.buffer.allocator.device)]
+    del archive, device, mine
+    gc.collect()
+    assert devices[0]() is None
+    with pytest.raises(FileNotFoundError):
+        hcq.load(tmp_path / "none", "CLANG")
+    assert set(hcq.Device.opened) <= {*opened, "CLANG"}
+
+
 def test_an_archive_whose_device_was_closed_reads_no_other_file(tmp_path):
     path = tmp_path / "a.safetensors"
     hcq.save(path, {"a": noise(100)})
     archive = formats.open(path)
-    hcq.Device.close(archive["a"].source.buffer.device)
+    archive["a"].source.buffer.deallocate()
     other = tmp_path / "other"
     other.write_bytes(bytes(100_000))
     files = [os.open(other, os.O_RDONLY) for _ in range(8)]  # one of them gets the descriptor's number
@@ -332,3 +358,73 @@ def test_a_key_that_is_not_there_is_said_as_it_was_given(tmp_path):
     hcq.save(tmp_path / "a.safetensors", {"a": noise(3)})
     with pytest.raises(KeyError, match=r"no tensor 'a\*'"):
         formats.open(tmp_path / "a.safetensors")["a*"]
+    with pytest.raises(UnknownTensor, match="nearest are 'a'") as caught:
+        hcq.load(tmp_path / "a.safetensors", "CLANG", "aa")
+    assert isinstance(caught.value, KeyError) and str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+ONES = {f"{n} {chr(228 + n)}": np.full((1,) * (n % 4), n, np.float32) for n in range(12)}
+
+
+@pytest.mark.parametrize("spaces", [{"separators": (",", ":")}, {"indent": 1}, {}])
+def test_headers_are_the_same_read_fast_or_slowly(tmp_path, monkeypatch, spaces):
+    fields = {name: field("F32", list(value.shape), 4 * n, 4 * n + 4) for n, (name, value) in enumerate(ONES.items())}
+    header = json.dumps({"__metadata__": {"k": "v", "é": ""}, **fields}, ensure_ascii=False, **spaces) + "  "
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(safetensors(header, b"".join(value.tobytes() for value in ONES.values())))
+    assert _native.safetensors_header(header.encode()) is not None
+    fast = hcq.load(path, "CLANG")
+    monkeypatch.setattr(_native, "safetensors_header", lambda text: None)
+    slow = hcq.load(path, "CLANG")
+    same(fast, ONES)
+    same(slow, ONES)
+    assert list(fast) == list(slow) and fast.metadata == slow.metadata == {"k": "v", "é": ""}
+    assert fast.types == slow.types and fast.shapes == slow.shapes
+
+
+UNUSUAL = (
+    r'{"a\n":{"dtype":"U8","shape":[],"data_offsets":[0,1]}}',
+    '{"a":{"dtype":"U8","shape":[01],"data_offsets":[0,1]}}',
+    '{"a":{"dtype":"U8","shape":[1.0],"data_offsets":[0,1]}}',
+    '{"a":{"dtype":"U8","shape":[1e0],"data_offsets":[0,1]}}',
+    '{"a":{"dtype":"U8","shape":[-0],"data_offsets":[0,1]}}',
+    '{"a":{"dtype":"U8","shape":[1,],"data_offsets":[0,1]}}',
+    '{"a":{"dtype":"U8","shape":[9223372036854775808],"data_offsets":[0,1]}}',
+    '{"a":{"dtype":"U8","shape":[99999999999999999999],"data_offsets":[0,1]}}',
+    '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,2]}}',
+    '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0]}}',
+    '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":1}}',
+    '{"a":{"dtype":"U8","shape":[1],"shape":[1],"data_offsets":[0,1]}}',
+    '{"a":{"dtype":"U8","shape":[1]}}',
+    '{"a":{"dtype":8,"shape":[1],"data_offsets":[0,1]}}',
+    '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[0],"data_offsets":[1,1]}}',
+    '{"__metadata__":{},"__metadata__":{}}',
+    '{"__metadata__":{"a":"","a":""}}',
+    '{"__metadata__":{"a":1}}',
+    '{"__metadata__":[]}',
+    '{"a":{"dtype":"U8","shape":[' + ",".join(["1"] * 65) + '],"data_offsets":[0,1]}}',
+    '{"a":3}',
+    '{"a"}',
+    "{",
+    "{}}",
+    "{} x",
+    "[]",
+    "",
+    ' {"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}',
+    '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},}',
+    '{"a\tb":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}',
+)
+
+
+@pytest.mark.parametrize(
+    "header", [*(text.encode() for text in UNUSUAL), b'{"\xff":{}}', b'{"__metadata__":{"\xff":""}}']
+)
+def test_unusual_headers_are_left_to_the_careful_reader(header):
+    assert _native.safetensors_header(header) is None
+
+
+def test_a_plain_header_cut_anywhere_is_unusual():
+    header = json.dumps({"__metadata__": {"k": "v"}, "a": field("F32", [2, 3], 0, 24)}).encode()
+    for end in range(len(header)):
+        assert _native.safetensors_header(header[:end]) is None
+    assert _native.safetensors_header(header) == (["a", "F32", (2, 3), 0, 24], {"k": "v"})

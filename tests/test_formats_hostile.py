@@ -1,5 +1,6 @@
 """Files that lie, are cut short, or are no files: refused with what and where, before anything is allocated."""
 
+import errno
 import io
 import os
 import struct
@@ -12,7 +13,7 @@ import pytest
 from tensor_files import ARRAY, BOOL, STRING, U8, U32, array, field, gguf, noise, pair, safetensors, tensor, text
 
 import hcq
-from hcq import formats
+from hcq import _native, formats
 from hcq.errors import FormatError, HCQError
 
 F32 = field("F32", [2], 0, 8)
@@ -269,27 +270,26 @@ def test_a_file_cut_short_after_its_header_was_read_raises(tmp_path):
             archive.load("CLANG", names)
 
 
-def test_a_short_read_is_continued(tmp_path, monkeypatch):
+def test_a_short_read_is_continued_and_an_error_is_the_systems(tmp_path):
     path = tmp_path / "a.safetensors"
     values = {f"t{n}": noise(1000 + n, n) for n in range(50)}
     hcq.save(path, values)
-    inner = os.preadv
-    rest = iter(range(1, 1_000_000))
-
-    def short(descriptor, views, offset, *flags):
-        count = next(rest) * 37 % 1500 + 1
-        some = []
-        for view in views:
-            some.append(view[:count])
-            count -= len(some[-1])
-            if not count:
-                break
-        return inner(descriptor, some, offset, *flags)
-
-    monkeypatch.setattr(os, "preadv", short)
-    loaded = hcq.load(path, "CLANG")
-    for name, value in values.items():
-        assert np.array_equal(loaded[name].numpy(), value)
+    archive = formats.open(path)
+    for most, code in ((1, 0), (37, 0), (999, 0), (2**62, errno.EINTR), (2**62, errno.EAGAIN)):
+        _native.disk_disturb(60, most, code)
+        try:
+            loaded = archive.load("CLANG")
+        finally:
+            _native.disk_disturb(0, 2**62, 0)
+        for name, value in values.items():
+            assert np.array_equal(loaded[name].numpy(), value)
+    _native.disk_disturb(1, 2**62, errno.EIO)
+    try:
+        with pytest.raises(OSError, match="Input/output error") as caught:
+            archive.load("CLANG")
+    finally:
+        _native.disk_disturb(0, 2**62, 0)
+    assert caught.value.filename == str(path)
 
 
 def test_a_read_that_fails_ends_the_load_with_the_systems_error(tmp_path, monkeypatch):

@@ -64,6 +64,24 @@ def test_saving_replaces_at_once_and_a_failure_leaves_what_was_there(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o640 and os.listdir(tmp_path) == ["a.safetensors"]
 
 
+def test_a_new_file_has_the_permissions_that_files_get_here_and_nobody_elses_change_meanwhile(tmp_path, monkeypatch):
+    inner = os.umask
+    before = inner(0o027)
+    try:
+
+        def refused(mask):
+            raise AssertionError("the mask is the whole process's: files that other threads make have it too")
+
+        monkeypatch.setattr(os, "umask", refused)
+        hcq.save(tmp_path / "a.safetensors", {"a": noise(100)})
+        os.chmod(tmp_path / "a.safetensors", 0o600)
+        hcq.save(tmp_path / "a.safetensors", {"a": noise(100)})
+        hcq.save(tmp_path / "b.npy", noise(100))
+    finally:
+        inner(before)
+    assert [os.stat(tmp_path / name).st_mode & 0o777 for name in ("a.safetensors", "b.npy")] == [0o600, 0o640]
+
+
 def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     path = tmp_path / "a.safetensors"
     hcq.save(path, {"a": noise(100)})

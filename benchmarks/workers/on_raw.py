@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import mmap
 import os
 import platform
@@ -107,6 +108,55 @@ def pread(n: int, size: int, cold: bool) -> float:
             while done < size:
                 done += os.preadv(file.fileno(), [to[done : done + (8 << 20)]], done)
             took.append(perf_counter() - start)
+    return median(took)
+
+
+@bench
+def fio(n: int, size: int, cold: bool, depth: int = 1) -> float:
+    """fio: one job of one thread, in pieces of 1 MiB by read, or with a depth in pieces of 2 MiB past the page cache."""
+    program = shutil.which("fio")
+    if not program:
+        raise Missing("no fio on this machine")
+    name = files.path(size)
+    how = ["--ioengine=psync", "--bs=1M"]
+    if depth > 1:
+        how = ["--ioengine=io_uring", "--bs=2M", "--direct=1", f"--iodepth={depth}"]
+    command = [program, "--name=read", f"--filename={name}", "--rw=read", f"--size={size}", "--readonly", *how]
+    took = []
+    for _ in range(n):
+        files.prepare(name, cold)
+        said = subprocess.run(
+            [*command, "--thread", "--invalidate=0", "--output-format=json"], capture_output=True, text=True, timeout=50
+        )
+        expect("exit status of fio", said.returncode, 0)
+        read = json.loads(said.stdout[said.stdout.index("{") :])["jobs"][0]["read"]
+        expect("bytes that fio read", read["io_bytes"], size)
+        took.append(size / read["bw_bytes"])
+    VERSIONS["fio"] = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.strip()
+    return median(took)
+
+
+@bench
+def dd(n: int, size: int, cold: bool) -> float:
+    """dd, in pieces of 1 MiB, to nowhere; its own word for the time."""
+    program = shutil.which("dd")
+    if not program:
+        raise Missing("no dd on this machine")
+    name = files.path(size)
+    took = []
+    for _ in range(n):
+        files.prepare(name, cold)
+        said = subprocess.run(
+            [program, f"if={name}", "of=/dev/null", "bs=1M"],
+            capture_output=True,
+            text=True,
+            timeout=50,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+        expect("exit status of dd", said.returncode, 0)
+        copied = said.stderr.splitlines()[-1]
+        expect("bytes that dd read", int(copied.split()[0]), size)
+        took.append(float(copied.split(" copied, ")[1].split()[0]))
     return median(took)
 
 

@@ -4,9 +4,12 @@
 #include <nanobind/stl/string.h>
 
 #include <cerrno>
+#include <vector>
 
 #include "core/retire.hpp"
 #include "disk/engine.hpp"
+#include "disk/scatter.hpp"
+#include "memory/internal.hpp"
 #include "platform/files.hpp"
 #include "platform/platform.hpp"
 #include "python/common.hpp"
@@ -30,6 +33,7 @@ class DiskFile {
     if (!at) throw nb::value_error("no addresses are left for files of this size");
     return at;
   }
+  void unclaim(uint64_t address, uint64_t bytes) const { file_unclaim(file_, address, bytes); }
 
  private:
   File* file_;
@@ -47,6 +51,39 @@ nb::tuple move(int descriptor, nb::handle buffer, uint64_t offset, bool write) {
         move_bytes(descriptor, static_cast<uint8_t*>(view.buf), static_cast<uint64_t>(view.len), offset, write, &error);
   }
   PyBuffer_Release(&view);
+  return nb::make_tuple(moved, error);
+}
+
+// The memory of exports and other writable buffers, filled with neighbouring bytes of a file; as move().
+nb::tuple scatter(int descriptor, nb::handle into, uint64_t offset) {
+  PyObject* parts = PySequence_Tuple(into.ptr());
+  if (!parts) throw nb::python_error();
+  Py_ssize_t count = PyTuple_GET_SIZE(parts);
+  std::vector<iovec> memory;
+  std::vector<Py_buffer> views;
+  memory.reserve(static_cast<size_t>(count));
+  bool right = true;
+  for (Py_ssize_t i = 0; right && i < count; ++i) {
+    PyObject* part = PyTuple_GET_ITEM(parts, i);
+    if (export_check(part) && !export_readonly(part)) {  // the tuple keeps it, and it the memory
+      memory.push_back({reinterpret_cast<void*>(export_address(part)), export_bytes(part)});
+      continue;
+    }
+    Py_buffer view;
+    right = PyObject_GetBuffer(part, &view, PyBUF_WRITABLE) == 0;
+    if (!right) break;
+    views.push_back(view);
+    memory.push_back({view.buf, static_cast<size_t>(view.len)});
+  }
+  int error = 0;
+  uint64_t moved = 0;
+  if (right) {
+    nb::gil_scoped_release release;
+    moved = scatter_bytes(descriptor, &memory, offset, &error);
+  }
+  for (Py_buffer& view : views) PyBuffer_Release(&view);
+  Py_DECREF(parts);
+  if (!right) throw nb::python_error();
   return nb::make_tuple(moved, error);
 }
 
@@ -114,11 +151,15 @@ void bind_disk(nb::module_& m) {
       "A file for queues to copy from and to. Takes the descriptor over: it is closed when nothing uses it.")
       .def(nb::init<int, const std::string&, bool>(), nb::arg("descriptor"), nb::arg("path"), nb::arg("writable"))
       .def("claim", &DiskFile::claim, nb::arg("bytes"),
-           "Addresses that stand for the file's first bytes, in copies of native queues; until disk_unclaim.");
-  m.def("disk_unclaim", file_unclaim, nb::arg("address"), "Give addresses back, once queued work has passed.");
+           "Addresses that stand for the file's first bytes, in copies of native queues; all who claim one file have "
+           "the same, until unclaim.")
+      .def("unclaim", &DiskFile::unclaim, nb::arg("address"), nb::arg("bytes"),
+           "Give a claim back, once queued work has passed.");
   m.def("disk_move", move, nb::arg("descriptor"), nb::arg("buffer"), nb::arg("offset"), nb::arg("write"),
         "Read into the whole buffer, or write it, on this thread, without the GIL: (bytes moved, errno; -1 where the "
         "file ends).");
+  m.def("disk_scatter", scatter, nb::arg("descriptor"), nb::arg("into"), nb::arg("offset"),
+        "Fill writable buffers, one after the other, from byte `offset` on, as disk_move does.");
   m.def("disk_help", help, nb::arg("signal"), nb::arg("value"),
         "Do some of the copy that is to set the signal, on this thread; whether there may be more.");
   m.def("disk_address", address, nb::arg("buffer"), "Where the memory of a C-contiguous buffer is; it isn't kept.");

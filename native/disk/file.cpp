@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <map>
 #include <mutex>
+#include <vector>
 
 #include "core/retire.hpp"
 #include "platform/files.hpp"
@@ -15,16 +17,25 @@ namespace hcq {
 
 namespace {
 struct Claim {
-  uint64_t bytes;
   File* file;
+  uint64_t bytes, count;
+};
+
+// The addresses of one file.
+struct Window {
+  uint64_t bytes;
+  std::vector<Claim> claims;
 };
 
 // Addresses are given out in rising order, so that one that went stays unknown for long.
 constexpr uint64_t kStep = 1 << 16;
+// So many to a file, which may be claimed further than at first: two million files.
+constexpr uint64_t kWindow = 1ull << 42;
 
 struct Claims {
   std::mutex lock;
-  std::map<uint64_t, Claim> all;
+  std::map<uint64_t, Window> all;
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t> by_file;  // the window that new claims of a file are in
   uint64_t next = kFileAddresses + kStep;
 };
 Claims* g_claims = new Claims;
@@ -58,7 +69,11 @@ uint64_t place(Claims* c, uint64_t bytes) {
 }
 }  // namespace
 
-void files_after_fork() { g_claims = new Claims; }
+void files_after_fork() {
+  uint64_t next = g_claims->next;  // what the parent gave out stays nobody's here
+  g_claims = new Claims;
+  g_claims->next = next;
+}
 
 File* file_open(int descriptor, const std::string& path, bool writable) {
   struct stat facts;
@@ -68,6 +83,9 @@ File* file_open(int descriptor, const std::string& path, bool writable) {
   f->path = path;
   f->writable = writable;
   f->volume = facts.st_dev;
+  // Several nodes can stand for one block device.
+  f->identity = S_ISBLK(facts.st_mode) ? std::make_pair(UINT64_MAX, static_cast<uint64_t>(facts.st_rdev))
+                                       : std::make_pair(static_cast<uint64_t>(facts.st_dev), facts.st_ino);
   g_open.fetch_add(1, std::memory_order_relaxed);
   return f;
 }
@@ -108,40 +126,75 @@ void file_refuse_direct(File* f) {
 }
 
 uint64_t file_claim(File* f, uint64_t bytes) {
-  std::lock_guard<std::mutex> guard(g_claims->lock);
-  uint64_t at = bytes < kFileAddresses ? place(g_claims, bytes) : 0;
-  if (!at) return 0;
+  if (bytes >= kFileAddresses) return 0;
+  Claims* c = g_claims;
+  std::lock_guard<std::mutex> guard(c->lock);
+  auto known = c->by_file.find(f->identity);
+  uint64_t at = known != c->by_file.end() && bytes <= c->all[known->second].bytes ? known->second : 0;
+  if (!at) {
+    uint64_t room = std::max(bytes, kWindow);
+    if (!(at = place(c, room)) && !(at = place(c, room = bytes))) return 0;
+    c->all[at].bytes = room;
+    c->by_file[f->identity] = at;
+  }
+  std::vector<Claim>& claims = c->all[at].claims;
+  for (Claim& claim : claims)
+    if (claim.file == f && claim.bytes == bytes) {
+      ++claim.count;
+      return at;
+    }
   file_retain(f);
-  g_claims->all[at] = Claim{bytes, f};
+  claims.push_back(Claim{f, bytes, 1});
   return at;
 }
 
-void file_unclaim(uint64_t address) {
-  retire(
-      [](void* p) {
-        File* file = nullptr;
-        {
-          std::lock_guard<std::mutex> guard(g_claims->lock);
-          auto found = g_claims->all.find(reinterpret_cast<uint64_t>(p));
-          if (found == g_claims->all.end()) return;  // in a forked child: the parent's
-          file = found->second.file;
-          g_claims->all.erase(found);
-        }
-        file_release(file);
-      },
-      reinterpret_cast<void*>(address));
-}
+namespace {
+struct Given {
+  File* file;
+  uint64_t address, bytes;
+};
 
-File* file_at(uint64_t address, uint64_t bytes, uint64_t* offset) {
-  std::lock_guard<std::mutex> guard(g_claims->lock);
-  auto after = g_claims->all.upper_bound(address);
-  if (after == g_claims->all.begin()) return nullptr;
-  auto found = std::prev(after);
-  uint64_t at = address - found->first;
-  if (at > found->second.bytes || bytes > found->second.bytes - at) return nullptr;
+void give_back(void* p) {
+  Given given = *static_cast<Given*>(p);
+  delete static_cast<Given*>(p);
+  {
+    Claims* c = g_claims;
+    std::lock_guard<std::mutex> guard(c->lock);
+    auto window = c->all.find(given.address);
+    if (window == c->all.end()) return;  // in a forked child: the parent's
+    std::vector<Claim>& claims = window->second.claims;
+    auto claim = std::find_if(claims.begin(), claims.end(),
+                              [&](const Claim& k) { return k.file == given.file && k.bytes == given.bytes; });
+    if (claim == claims.end() || --claim->count) return;
+    claims.erase(claim);
+    if (claims.empty()) {
+      auto known = c->by_file.find(given.file->identity);
+      if (known != c->by_file.end() && known->second == given.address) c->by_file.erase(known);
+      c->all.erase(window);
+    }
+  }
+  file_release(given.file);
+}
+}  // namespace
+
+void file_unclaim(File* f, uint64_t address, uint64_t bytes) { retire(give_back, new Given{f, address, bytes}); }
+
+File* file_at(uint64_t address, uint64_t bytes, bool write, uint64_t* offset) {
+  Claims* c = g_claims;
+  std::lock_guard<std::mutex> guard(c->lock);
+  auto after = c->all.upper_bound(address);
+  if (after == c->all.begin()) return nullptr;
+  auto window = std::prev(after);
+  uint64_t at = address - window->first;
+  File* found = nullptr;
+  for (const Claim& claim : window->second.claims) {
+    if (at > claim.bytes || bytes > claim.bytes - at) continue;
+    if (!found || (write && claim.file->writable)) found = claim.file;
+  }
+  if (!found) return nullptr;
   *offset = at;
-  file_retain(found->second.file);
-  return found->second.file;
+  file_retain(found);
+  return found;
 }
 
 uint64_t files_open() { return g_open.load(std::memory_order_relaxed); }

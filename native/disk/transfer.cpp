@@ -146,8 +146,8 @@ bool start_file_copy(Queue* q, const CopyPacket& p, uint64_t* word) {
   t->bytes = p.bytes;
   bool to_file = is_file_address(p.destination), from_file = is_file_address(p.source);
   t->writes = to_file;
-  t->file = file_at(to_file ? p.destination : p.source, p.bytes, &t->offset);
-  if (to_file && from_file) t->from = file_at(p.source, p.bytes, &t->from_offset);
+  t->file = file_at(to_file ? p.destination : p.source, p.bytes, to_file, &t->offset);
+  if (to_file && from_file) t->from = file_at(p.source, p.bytes, false, &t->from_offset);
   if (!t->file || (to_file && from_file && !t->from)) {
     *word = fault_record(Fault{q->device->name, "copy", "the file at this address was given back", 0, EBADF, ""});
     if (t->file) file_release(t->file);

@@ -30,6 +30,13 @@ class UnknownDevice(HCQError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
+class UnknownTensor(HCQError, KeyError):
+    """A file has no tensor of this name, or none that matches. The message names the file and the nearest names."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
 class ForkedDeviceError(HCQError, RuntimeError):
     """A device, buffer, queue or signal of the parent process was used in a forked child. Open the device anew."""
 

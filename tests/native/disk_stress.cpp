@@ -132,8 +132,8 @@ int main(int argc, char** argv) {
           for (uint64_t i = 0; i < bytes; i += 97)
             if (memory[to + i] != byte_at(at + i)) g_errors.fetch_add(1);
       }
-      file_unclaim(claim);
-      file_unclaim(claim_mine);
+      file_unclaim(file, claim, kBytes + 1000);
+      file_unclaim(mine, claim_mine, kBytes);
       run_retired();
     }
     file_release(mine);

@@ -90,14 +90,19 @@ def load_entries(
         dtype = convert.target(dtype)
         other = {entry.name: entry for entry in convert.converted(entries, dtype)}
     buffers = {entry.name: _allocate(entry, device, dtype if entry.name in other else None) for entry in entries}
-    wanted = [(entry, buffers[entry.name]) for entry in entries if entry.nbytes and entry.name not in other]
-    on_host = [(entry, buf) for entry, buf in wanted if isinstance(entry, HostEntry)]
-    plain = [(entry, buf) for entry, buf in wanted if not isinstance(entry, HostEntry)]
+    plain: list[tuple[Entry, Buffer]] = []
+    on_host: list[tuple[HostEntry, Buffer]] = []
+    for entry, buf in zip(entries, buffers.values(), strict=True):
+        if isinstance(entry, HostEntry):
+            if entry.nbytes and entry.name not in other:
+                on_host.append((entry, buf))
+        elif entry.nbytes and entry.name not in other:
+            plain.append((entry, buf))
     with progress_of(sum(entry.nbytes for entry in entries), progress) as done:
         reading.fill(plain, _MOST_THREADS, done)
-        for entry, buf in on_host:
-            _read_on_host(entry, buf)
-            done(entry.nbytes)
+        for array, buf in on_host:
+            _read_on_host(array, buf)
+            done(array.nbytes)
         for each in sorted(other.values(), key=lambda entry: (entry.source.path, entry.offset)):
             if each.nbytes:
                 convert.convert(each, buffers[each.name])

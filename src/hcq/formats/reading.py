@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq.formats.entry import Entry
 from hcq.formats.source import Source
@@ -35,7 +35,7 @@ class _Piece(NamedTuple):
 
     source: Source
     offset: int
-    views: list[memoryview]
+    views: list[Any]
     nbytes: int
 
 
@@ -44,8 +44,8 @@ def fill(wanted: Sequence[tuple[Entry, Buffer]], threads: int, done: Done) -> No
 
     Raises EOFError for a file that was cut short, and the operating system's errors.
     """
-    together: list[tuple[Entry, memoryview]] = []
-    for entry, buf in sorted(wanted, key=lambda pair: (pair[0].source.path, pair[0].offset)):
+    together: list[tuple[Entry, Any]] = []
+    for entry, buf in sorted(wanted, key=_place):
         memory = _memory(buf) if entry.nbytes < _LARGE else None
         if memory is not None:
             together.append((entry, memory))
@@ -58,7 +58,11 @@ def fill(wanted: Sequence[tuple[Entry, Buffer]], threads: int, done: Done) -> No
         _fill_together(together, buf.device, threads, done)
 
 
-def _fill_together(ordered: Sequence[tuple[Entry, memoryview]], device: str, threads: int, done: Done) -> None:
+def _place(pair: tuple[Entry, Buffer]) -> tuple[str, int]:
+    return pair[0].source.path, pair[0].offset
+
+
+def _fill_together(ordered: Sequence[tuple[Entry, Any]], device: str, threads: int, done: Done) -> None:
     """Small neighbours, in the order of the disk, into memory of `device`."""
     began = time.perf_counter_ns()
     run_all(list(_pieces(ordered)), _read, threads, done)
@@ -101,16 +105,16 @@ def _read(piece: _Piece) -> None:
     piece.source.read_into(piece.views, piece.offset)
 
 
-def _memory(buf: Buffer) -> memoryview | None:
-    """The buffer's own memory as bytes, where the host can write it."""
+def _memory(buf: Buffer) -> Any:
+    """An export of the buffer's own memory, where the host can write it, else None."""
     exporter = buf._export()
-    return None if exporter is None or exporter.readonly else memoryview(exporter)
+    return None if exporter is None or exporter.readonly else exporter
 
 
-def _pieces(ordered: Iterable[tuple[Entry, memoryview]]) -> Iterable[_Piece]:
+def _pieces(ordered: Iterable[tuple[Entry, Any]]) -> Iterable[_Piece]:
     dropped = memoryview(bytearray(_MOST_GAP))  # where bytes between tensors go; that threads overlap there is no harm
     source, begin, end = None, 0, 0
-    views: list[memoryview] = []
+    views: list[Any] = []
     for entry, memory in ordered:
         gap = entry.offset - end
         if (
@@ -129,7 +133,7 @@ def _pieces(ordered: Iterable[tuple[Entry, memoryview]]) -> Iterable[_Piece]:
             views.append(memory)
             end += entry.nbytes
             continue
-        at = 0
+        at, memory = 0, memoryview(memory)
         while at < entry.nbytes:
             part = memory[at : at + _PIECE - min(end - begin, _PIECE - 1)]
             views.append(part)

@@ -6,7 +6,6 @@ What does not live here: what is written.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -37,12 +36,17 @@ def replacing(path: str) -> Iterator[NewFile]:
     path = os.path.realpath(path)
     folder = os.path.dirname(path)
     stem = os.fsencode(os.path.basename(path))[:100].decode(errors="ignore")  # names have at most 255 bytes
-    descriptor, aside = tempfile.mkstemp(prefix=f".{stem}.", suffix=".new", dir=folder)
+    before = _permissions(path)
+    # What replaces nothing gets what the system gives here (umask, lists of the folder); else nobody else sees it yet.
+    descriptor, aside = _make(os.path.join(folder, f".{stem}."), 0o666 if before is None else 0o600)
     new = NewFile(descriptor)
     try:
         try:
             yield new
-            os.fchmod(descriptor, _permissions(path))
+            mode = _permissions(path)
+            mode = before if mode is None else mode
+            if mode is not None:
+                os.fchmod(descriptor, mode)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -54,13 +58,22 @@ def replacing(path: str) -> Iterator[NewFile]:
     _sync_folder(folder)
 
 
-def _permissions(path: str) -> int:
+def _permissions(path: str) -> int | None:
+    """Of the file that has this name; None where there is none."""
     try:
         return os.stat(path).st_mode & 0o777
     except FileNotFoundError:
-        mask = os.umask(0o077)  # there is no other way to read it; for a moment files are made for the owner alone
-        os.umask(mask)
-        return 0o666 & ~mask
+        return None
+
+
+def _make(begin: str, mode: int) -> tuple[int, str]:
+    """A new file, open for writing, whose name begins so; and its name."""
+    while True:
+        path = f"{begin}{os.urandom(6).hex()}.new"
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode), path
+        except FileExistsError:
+            continue
 
 
 def _sync_folder(folder: str) -> None:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from hcq import dtypes
+from hcq import _native, dtypes
 from hcq.dtypes import DType
 from hcq.errors import FormatError
 from hcq.formats.entry import MOST_COUNT, MOST_DIMENSIONS, RAW, Entry, check_places, rows_of
@@ -56,12 +56,18 @@ def parse(source: Source) -> tuple[list[Entry], dict[str, str]]:
         raise FormatError(
             source.path, 0, f"truncated: the header would have {count} bytes, and {source.size - 8} are there"
         )
-    header = _decode(source, source.read(8, count))
-    metadata = header.pop(_METADATA, {})
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise FormatError(source.path, 8, f"{_METADATA} must map text to text")
+    text = source.read(8, count)
     begin = 8 + count
-    entries = [_entry(source, begin, name, fields) for name, fields in header.items()]
+    plain = _native.safetensors_header(text)  # as nearly all are: read natively
+    if plain is not None:
+        found, metadata = plain
+        entries = [_entry(source, begin, *tensor) for tensor in zip(*[iter(found)] * 5, strict=True)]
+    else:
+        header = _decode(source, text)
+        metadata = header.pop(_METADATA, {})
+        if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+            raise FormatError(source.path, 8, f"{_METADATA} must map text to text")
+        entries = [_entry(source, begin, name, *_fields(source, name, said)) for name, said in header.items()]
     check_places(source, entries, begin, source.size, holes=False)
     return entries, metadata
 
@@ -119,7 +125,8 @@ def _decode(source: Source, text: bytes) -> dict[str, Any]:
     return header  # a dict, for it begins with a brace
 
 
-def _entry(source: Source, begin: int, name: str, fields: Any) -> Entry:
+def _fields(source: Source, name: str, fields: Any) -> tuple[str, tuple[int, ...], int, int]:
+    """Type, shape, and where the bytes begin and end, of what the header says of a tensor."""
     try:
         type_, shape, (low, high) = fields["dtype"], fields["shape"], fields["data_offsets"]
         right = type(type_) is str and type(shape) is list and len(shape) <= MOST_DIMENSIONS
@@ -133,9 +140,13 @@ def _entry(source: Source, begin: int, name: str, fields: Any) -> Entry:
             8,
             f"tensor {name!r}: expected dtype, shape and data_offsets, in whole numbers, not {fields!r:.100}",
         )
+    return type_, tuple(shape), low, high
+
+
+def _entry(source: Source, begin: int, name: str, type_: str, shape: tuple[int, ...], low: int, high: int) -> Entry:
     dtype = _DTYPES.get(type_)
     if dtype is not None and high - low == dtype.itemsize * math.prod(shape):
-        return Entry(name, type_, dtype, tuple(shape), source, begin + low, high - low)
+        return Entry(name, type_, dtype, shape, source, begin + low, high - low)
     bits = dtype.itemsize * 8 if dtype is not None else _RAW_BITS.get(type_)
     if bits is None:
         raise FormatError(source.path, 8, f"tensor {name!r}: unknown dtype {type_!r:.40}")
@@ -144,10 +155,10 @@ def _entry(source: Source, begin: int, name: str, fields: Any) -> Entry:
         raise FormatError(
             source.path,
             8,
-            f"tensor {name!r}: {type_} of shape {shape!r:.100} needs {math.prod(shape) * bits / 8:g} bytes, "
+            f"tensor {name!r}: {type_} of shape {list(shape)!r:.100} needs {math.prod(shape) * bits / 8:g} bytes, "
             f"and data_offsets {low} to {high} are {high - low}",
         )
-    return Entry(name, type_, RAW, tuple(shape), source, begin + low, needed, rows_of(tuple(shape), needed))
+    return Entry(name, type_, RAW, shape, source, begin + low, needed, rows_of(shape, needed))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import fnmatch
 import re
 from collections.abc import Collection, Iterable
 
+from hcq.errors import UnknownTensor
+
 _PATTERN = re.compile(r"[*?[]")
 
 
@@ -13,7 +15,8 @@ def select(names: str | Iterable[str] | None, known: Collection[str], where: str
     """Those of `known` that `names` means, in the order of `known`: None is all; a name is itself; with `*`, `?` or
     `[...]` it is a pattern as in a shell.
 
-    KeyError for a name that isn't there, or a pattern that nothing matches, naming the nearest; TypeError for others.
+    UnknownTensor, a KeyError, for a name that isn't there, or a pattern that nothing matches, naming the nearest;
+    TypeError for others.
     """
     if names is None:
         return list(known)
@@ -36,12 +39,7 @@ def missing(name: object, known: Collection[str], where: str, is_pattern: bool =
     """What to raise for a name that isn't there, or a pattern that nothing matches: see `select`."""
     if not isinstance(name, str):
         return TypeError(f"names of tensors are text, not {name!r:.60}")
-    return _Missing(_reason(name, known, where, is_pattern))
-
-
-class _Missing(KeyError):
-    def __str__(self) -> str:  # KeyError would print the repr of the message
-        return str(self.args[0])
+    return UnknownTensor(_reason(name, known, where, is_pattern))
 
 
 def _matches(pattern: str, known: Iterable[str]) -> list[str]:

@@ -6,13 +6,15 @@ What does not live here: what the bytes mean (the parsers), and reading tensors 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import Any
 
-from hcq import dtypes
+from hcq import _native, dtypes
 from hcq.drivers.disk.file import OpenFile
+from hcq.drivers.disk.place import LOAD
 from hcq.errors import FormatError
 from hcq.runtime.buffer import Buffer
-
-_MOST_VIEWS = 1024  # that one system call fills: Linux's limit
+from hcq.runtime.registry import Device
 
 
 class Source:
@@ -28,8 +30,11 @@ class Source:
         """Raises the operating system's own errors, as for a missing file, a directory or a pipe."""
         self.path = path
         size = os.stat(path).st_size
-        # The mode is given, for a path may itself end like one.
-        self.buffer = Buffer(f"DISK:{path}?mode=r", max(size, 1), dtypes.uint8, preallocate=True)
+        name = f"DISK:{path}?mode={LOAD}"
+        try:
+            self.buffer = Buffer(name, max(size, 1), dtypes.uint8, preallocate=True)
+        finally:
+            Device.let_go(name)  # it goes with the buffer
         self._file: OpenFile = self.buffer._buf.file
         self.size: int = self._file.size()
 
@@ -43,26 +48,20 @@ class Source:
             self.read_into([memoryview(data)], offset)
         return bytes(data)
 
-    def read_into(self, views: list[memoryview], offset: int) -> None:
-        """Fill `views` (bytes, writable, none empty), one after the other, from `offset` on. Blocks, without the GIL.
+    def read_into(self, views: Sequence[Any], offset: int) -> None:
+        """Fill `views` (exports or writable buffers) one after the other, from `offset` on. Blocks, without the GIL.
 
-        Short reads are continued. EOFError where the file ends before, as when it was cut short meanwhile; RuntimeError
-        once the DISK device was closed.
+        Short reads are continued. EOFError where the file ends before, as when it was cut short meanwhile; the
+        operating system's errors; RuntimeError once it was closed.
         """
         self.buffer._check_usable()
         held = self._file.held()  # else another file could get the descriptor's number
-        first = done = 0  # views[:first] are full, and views[first] has `done` bytes
-        while first < len(views):
-            batch = [views[first][done:], *views[first + 1 : first + _MOST_VIEWS]]
-            count = os.preadv(self._file.descriptor, batch, offset)
-            if not count:
-                raise EOFError(f"{self.path} ends at byte {offset}, and had {self.size} bytes when it was opened")
-            offset += count
-            while first < len(views) and count >= len(views[first]) - done:
-                count -= len(views[first]) - done
-                first, done = first + 1, 0
-            done += count
+        done, error = _native.disk_scatter(self._file.descriptor, views, offset)
         del held
+        if error > 0:
+            raise OSError(error, os.strerror(error), self.path)
+        if error:
+            raise EOFError(f"{self.path} ends at byte {offset + done}, and had {self.size} bytes when it was opened")
 
     def part(self, offset: int, count: int) -> Buffer:
         """A DISK buffer of `count` bytes from `offset` on."""

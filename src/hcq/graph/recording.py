@@ -265,7 +265,8 @@ class _Memory:
         for fresh in (False, True):
             if fresh:
                 found = [buf for buf in _native.live_roots() if hasattr(getattr(buf, "_buf", None), "va_addr")]
-                self._buffers = sorted(found, key=lambda buf: int(buf._buf.va_addr))
+                # All buffers of a file begin at one address: the longest comes last, and is found.
+                self._buffers = sorted(found, key=lambda buf: (int(buf._buf.va_addr), buf.nbytes))
                 self._starts = [buf._buf.va_addr for buf in self._buffers]
             index = bisect_right(self._starts, address) - 1
             if index >= 0 and self._buffers[index].is_allocated():

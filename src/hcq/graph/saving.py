@@ -94,7 +94,7 @@ class _Writer:
         self._stored: list[_Stored] = []  # by address
         self._roots: list[Any] = sorted(
             (buf for buf in _native.live_roots() if hasattr(getattr(buf, "_buf", None), "va_addr")),
-            key=lambda buf: int(buf._buf.va_addr),
+            key=lambda buf: (int(buf._buf.va_addr), buf.nbytes),
         )
         self._root_starts = [buf._buf.va_addr for buf in self._roots]
         self._vals = graph.current_vals()

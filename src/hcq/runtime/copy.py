@@ -36,9 +36,11 @@ def copy(dest: Buffer, src: Buffer, stream: Any = None) -> None:
         src._check_usable()  # a closed device says so
         raise RuntimeError(f"the source of the copy, on {src.device}, is not allocated: there is nothing to copy")
     dest.ensure_allocated()
+    files = [buf.device.partition(":")[0] == "DISK" for buf in (dest, src)]
+    if files[0] and hasattr(dest.allocator, "check_writable"):  # now, also where the copy is only queued
+        dest.allocator.check_writable(dest._buf, dest.nbytes)
     if _same_place(dest, src) or (watch.active and watch.copy_buffers(dest, src, stream)):
         return
-    files = [buf.device.partition(":")[0] == "DISK" for buf in (dest, src)]
     if any(files) and stream is None:
         # The host waits, so that what goes wrong with a file is raised here.
         if not (files[1] and _from_disk(dest, src)):

@@ -141,6 +141,11 @@ class Registry:
             for name in [name for name, opened in self._opened.items() if opened is device]:
                 del self._opened[name]
 
+    def let_go(self, name: str) -> None:
+        """Forget a device, by its canonical name, without closing it: it goes with the last buffer on it. For names
+        that only the caller uses: others would get a second device."""
+        self._opened.pop(name, None)  # one step, and no lock: whoever asks meanwhile has it or opens it anew
+
     @property
     def opened(self) -> tuple[str, ...]:
         """The canonical names of the devices open now."""

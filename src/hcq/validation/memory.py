@@ -35,6 +35,8 @@ class Region:
         self.owner: Any = None  # the caller's
         self.is_free = False
         self.written: Intervals | None = Intervals()
+        self.holders: set[int] | None = None
+        """Of the bytes of a file, whose buffers all have the same addresses: which handles are known."""
 
     def part(self, first: int, last: int) -> Region | None:
         """Bytes of it that are nothing else by now; None where there are none."""
@@ -90,10 +92,22 @@ class Memory:
         name: str,
         made: Site | None,
         is_over: Callable[[Record], bool],
+        holder: int | None = None,
     ) -> Region:
-        """An allocation. What `is_over` says to have ended, as the allocator knows, conflicts with nothing any more."""
+        """An allocation. What `is_over` says to have ended, as the allocator knows, conflicts with nothing any more.
+
+        Of a file's bytes, which have a `holder`, there is one, however many buffers have them.
+        """
+        if holder is not None:
+            same = self.find(space, first)
+            if same is not None and same.holders is not None and not same.is_free:
+                same.last = max(same.last, last)
+                same.holders.add(holder)
+                self._by_number[number] = same
+                return same
         self.forget(space, first, last)
         region = Region(number, space, first, last, name, made)
+        region.holders = None if holder is None else {holder}
         insort(self._regions.setdefault(space, []), region, key=_first)
         self._by_number[number] = region
         histories = self._histories.get(space, [])
@@ -155,7 +169,7 @@ class Memory:
         if region.is_free:
             text = f"use after free: {access.what} of {deed}\n  is {region}"
             return region, Finding(Kind.AFTER_FREE, text, (deed,))
-        if access.last > region.last:
+        if access.last > region.last and region.holders is None:  # how far a file goes, it says itself
             text = (
                 f"out of bounds: {access.what} of {deed}\n  reaches {access.last - region.last} bytes past the end of "
                 f"{region}"

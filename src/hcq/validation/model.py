@@ -149,10 +149,11 @@ class Model:
         site: Site | None,
         reached: Callable[[Hashable, int], bool] = lambda signal, value: True,
         owner: object = None,
+        holder: int | None = None,
     ) -> None:
         """An allocation. `reached` tells whether a signal is at a value, truly: the allocator may know so too."""
         is_over = lambda record: self._is_over(record, reached)  # noqa: E731
-        self.memory.allocate(number, space, first, last, name, site, is_over).owner = owner
+        self.memory.allocate(number, space, first, last, name, site, is_over, holder).owner = owner
 
     def free(self, number: int, site: Site | None) -> None:
         """The end of an allocation. Queued work may go on using it; what is queued from now on may not."""

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from hcq import _native
 from hcq.queues.device import HCQCompiled
 from hcq.runtime import watch
 from hcq.validation import sites, wraps
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from hcq.validation.events import Command, Site
     from hcq.validation.lanes import LaneKey
+    from hcq.validation.memory import Region
 
 _DEEDS = 8  # writers of an allocation that are remembered for red zones
 _AHEAD = 2**16  # values that a timeline may have before its queues are heard of
@@ -41,7 +43,7 @@ class Watcher(watch.Observer):
         self._book = Book(self.model)
         self._ranges = Ranges(self.model.memory, self._adopt)
         self._numbers = itertools.count(1)
-        self._freed: deque[tuple[Hashable, int, Site | None]] = deque()
+        self._freed: deque[tuple[Hashable, int, int, Site | None]] = deque()
         self._promised: set[tuple[Hashable, int]] = set()  # what queues of drivers in Python will set
         self._late: list[Finding] = []
         self._lock = threading.RLock()
@@ -222,16 +224,15 @@ class Watcher(watch.Observer):
         site = sites.here()
 
         def event() -> None:
-            self._allocate(
-                device, space_of(device), handle.va_addr, handle.va_addr + size, f"memory of {size} bytes", site
-            )
+            first, name = handle.va_addr, f"memory of {size} bytes"
+            self._allocate(device, space_of(device), first, first + size, name, site, id(handle))
 
         self._do(event)
 
     def freed(self, device: Any, handle: Any) -> None:
         # From finalizers too, so perhaps in the middle of the model's own work: noted now, and looked at later.
         if hasattr(handle, "va_addr") and device is not None:
-            self._freed.append((space_of(device), handle.va_addr, sites.here()))
+            self._freed.append((space_of(device), handle.va_addr, id(handle), sites.here()))
 
     def taken(self, device: Any, first: int, last: int) -> None:
         """A driver's `_alloc` was called by itself: memory there is none that was known."""
@@ -297,9 +298,9 @@ class Watcher(watch.Observer):
 
     def _note_freed(self) -> None:
         while self._freed:
-            space, address, site = self._freed.popleft()
+            space, address, handle, site = self._freed.popleft()
             region = self.model.memory.find(space, address)
-            if region is not None and region.first == address:
+            if region is not None and region.first == address and not _is_held(region, handle):
                 self.model.free(region.number, site)
                 self.deeds.pop(region.number, None)
 
@@ -393,7 +394,9 @@ class Watcher(watch.Observer):
                 return region
         return None
 
-    def _allocate(self, device: Any, space: Hashable, first: int, last: int, name: str, site: Site | None) -> int:
+    def _allocate(
+        self, device: Any, space: Hashable, first: int, last: int, name: str, site: Site | None, holder: int = 0
+    ) -> int:
         number = next(self._numbers)
         self.model.allocate(
             number,
@@ -404,12 +407,23 @@ class Watcher(watch.Observer):
             site,
             self._book.is_over,
             self._book.lanes(device),
+            holder if not getattr(device.allocator, "owns_memory", True) else None,
         )
         return number
 
     def _adopt(self, device: Any, space: Hashable, first: int, last: int, name: str) -> None:
         """Memory from before anybody looked: what is in it is not known."""
         self.model.share(self._allocate(device, space, first, last, name, None))
+
+
+def _is_held(region: Region, given_back: int) -> bool:
+    """Whether other buffers have the bytes of a file, of which this handle was given back."""
+    if region.holders is None:
+        return False
+    region.holders.discard(given_back)
+    return bool(region.holders - {0}) or any(
+        getattr(getattr(buf, "_buf", None), "va_addr", None) == region.first for buf in _native.live_roots()
+    )
 
 
 def _settings(queue: Any) -> list[tuple[Any, int]]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from hcq import _native
 from hcq.drivers.disk.file import OpenFile, bytes_of
+from hcq.drivers.disk.place import Place
 from hcq.queues.allocator import HCQAllocator
 from hcq.queues.staging import host_view
 from hcq.runtime import process, watch
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 BY_QUEUE = 256 << 10
 """Bytes from which a copy that the host waits for goes through the device's queue, and so to many readers at a time."""
 
-_lock = threading.Lock()  # guards which files are open, and how often
+# Guards which files are open, and how often. Finalizers of buffers take it, so perhaps within what holds it already.
+_lock = threading.RLock()
 
 
 class DiskBuffer:
@@ -86,13 +89,7 @@ class DiskAllocator(Allocator):
         place = self.device.place
         if place is None:
             raise ValueError("Device['DISK'] names no file, so it can't allocate: DISK:/path does, and DISK:shm:name")
-        with _lock:
-            file = self._file
-            if file is not None and file.users and file.is_still(place):
-                file.grow(place, size)
-            else:  # the first, or the path leads elsewhere now: older buffers keep what they had
-                file = self._file = OpenFile(place, size)
-            file.users += 1
+        file = self._open(place, size)
         try:
             handle = self._claim(file, size)
         except BaseException:
@@ -167,6 +164,10 @@ class DiskAllocator(Allocator):
         else:
             HCQAllocator.transfer(self, dest, src, size, src_dev, dest_dev, stream)  # type: ignore[arg-type]
 
+    def check_writable(self, dest: DiskBuffer, size: int) -> None:
+        """Raise what a copy of `size` bytes to the start of `dest` would raise: PermissionError, ValueError."""
+        dest.file.check_write(size, dest.offset)
+
     def map(self, buf: Any) -> None:
         """Nothing to do: what copies here reaches all memory of this process."""
 
@@ -182,7 +183,27 @@ class DiskAllocator(Allocator):
         return DiskBuffer(self.device, file, 0, size, file.native.claim(size))
 
     def _unclaim(self, handle: DiskBuffer) -> None:
-        _native.disk_unclaim(handle.va_addr)
+        if handle.file.native is not None:
+            handle.file.native.unclaim(handle.va_addr, handle.size)
+
+    def _open(self, place: Place, size: int) -> OpenFile:
+        """The file, with one more who uses it: what is open already, or opened now."""
+        with _lock:
+            file = self._file
+            if file is not None:
+                file.users += 1  # first of all: a finalizer may run in what follows, and end the last other use
+                try:
+                    if file.users > 1 and file.is_still(place):
+                        file.grow(place, size)
+                        return file
+                except BaseException:
+                    self._give_up(file)
+                    raise
+                self._give_up(file)  # the path leads elsewhere now: older buffers keep what they had
+            file = OpenFile(place, size)
+            file.users = 1
+            self._file = file
+            return file
 
     def _give_up(self, file: OpenFile) -> None:
         with _lock:
@@ -226,7 +247,10 @@ class ShmAllocator(DiskAllocator):
         end = file.size()
         if end < size:
             raise ValueError(f"{file.path} has {end} bytes, and the buffer needs {size}: ?mode=create grows it")
-        segment = Segment(file.descriptor, size, file.writable)
+        segment = file.mapped() if file.mapped is not None else None
+        if segment is None or segment.size < size:  # all buffers have the same memory, unless it grew
+            segment = Segment(file.descriptor, end, file.writable)
+            file.mapped = weakref.ref(segment)
         return DiskBuffer(self.device, file, 0, size, segment.address, segment)
 
     def _unclaim(self, handle: DiskBuffer) -> None:
@@ -240,7 +264,7 @@ def _check_size(size: int, buf: Any) -> None:
 
 def _fresh_lock() -> None:
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 process.at_fork_in_child(_fresh_lock)  # another thread of the parent may have held it

@@ -10,6 +10,7 @@ import atexit
 import errno
 import os
 import stat
+from collections.abc import Callable
 from typing import Any
 
 from hcq import _native
@@ -22,6 +23,9 @@ class OpenFile:
 
     native: _native.DiskFile | None = None
     """What queues copy from and to; it closes the descriptor once nothing queued uses it. None once closed."""
+
+    mapped: Callable[[], Any] | None = None
+    """A weak reference to the memory that a segment is mapped at."""
 
     def __init__(self, place: Place, size: int) -> None:
         """Open `place`; with ?mode=create make it where it is missing, and grow it to `size` bytes.

@@ -10,6 +10,8 @@ import re
 from typing import NamedTuple
 
 READ, WRITE, CREATE = "r", "rw", "create"
+LOAD = "load"
+"""Reading, by hcq.formats alone: under names that nobody else uses, so that it may let go of the devices."""
 
 _SHM_DIRECTORY = "/dev/shm"
 _MODE = re.compile(r"\?mode=(\w*)\Z")
@@ -24,7 +26,7 @@ class Place(NamedTuple):
 
     @property
     def writable(self) -> bool:
-        return self.mode != READ
+        return self.mode in (WRITE, CREATE)
 
 
 def parse(name: str) -> Place | None:
@@ -37,7 +39,7 @@ def parse(name: str) -> Place | None:
     found = _MODE.search(rest)
     if found:
         rest, mode = rest[: found.start()], found[1]
-        if mode not in (READ, WRITE, CREATE):
+        if mode not in (READ, WRITE, CREATE, LOAD):
             raise ValueError(
                 f"{name}: there is no mode {mode!r}: ?mode=rw writes within the file, ?mode=create makes and grows it, "
                 "and none, or ?mode=r, only reads"
