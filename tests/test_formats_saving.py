@@ -163,3 +163,109 @@ def test_shards_that_could_not_all_be_written_are_gone_again(tmp_path, monkeypat
                 hcq.save(index, {"a": noise(10, 1), "b": noise(10, 2)}, shard_bytes=10)
         assert sorted(os.listdir(tmp_path)) == before
     assert np.array_equal(hcq.load(index, "CLANG")["a"].numpy(), noise(10))
+
+
+BLOCKS = ("Q8_0", "Q4_0", "Q4_K", "Q6_K", "IQ4_XS", "MXFP4")
+IN_GGUF = {name: EVERYTHING[name] for name in ("i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "scalar")}
+VALUES = {
+    "general.architecture": "test, Größe",
+    "count": 7,
+    "negative": -7,
+    "large": 2**40,
+    "largest": 2**64 - 1,
+    "half": 0.5,
+    "tenth": 0.1,
+    "on": True,
+    "names": ["a", "b", ""],
+    "numbers": [1, -2, 3],
+    "flags": [True, False],
+    "floats": [0.5, 0.1],
+    "mixed": [1, 0.5],
+    "none": [],
+    "nested": [[1, 2], [], [2**50]],
+}
+
+
+def test_what_is_saved_as_gguf_is_loaded_again(device, tmp_path):
+    blocks = {
+        kind: noise(3 * 2 * formats.blocks.BY_NAME[kind].nbytes, n).reshape(3, -1) for n, kind in enumerate(BLOCKS)
+    }
+    values = {**IN_GGUF, **blocks}
+    path = tmp_path / "a.gguf"
+    buffers = {name: hcq.array(value, device) for name, value in values.items()}
+    hcq.save(path, buffers, metadata=VALUES, types={kind: kind for kind in BLOCKS})
+    loaded = hcq.load(path, device)
+    same(loaded, values)
+    assert loaded.metadata == VALUES
+    assert all(loaded.types[kind] == kind for kind in BLOCKS)
+    assert loaded.shapes["Q4_K"] == (3, 512) and loaded.types["bf16"] == "BF16"
+    metadata = {**loaded.metadata, "split.count": 3, "split.no": 1, "general.alignment": 64}
+    hcq.save(tmp_path / "again.gguf", loaded, metadata=metadata)  # it knows its types
+    again = hcq.load(tmp_path / "again.gguf", device)
+    same(again, values)
+    assert again.metadata == {**VALUES, "general.alignment": 64} and again.types == loaded.types
+    assert all(entry.offset % 64 == 0 for entry in formats.open(tmp_path / "again.gguf").values())
+
+
+def test_the_gguf_package_reads_what_is_saved(tmp_path):
+    gguf = pytest.importorskip("gguf", reason="the package gguf is the reference, and not here")
+    values = {"f": np.arange(6, dtype=np.float32).reshape(2, 3), "h": np.ones(5, np.float16), "i": np.arange(3)}
+    q8 = noise(2 * 2 * 34).reshape(2, 68)
+    path = tmp_path / "a.gguf"
+    scalars = {"b": np.uint8(3), "h": np.int16(-3), "e": np.float32(1e-5), "d": np.float64(1e-5), "n": np.int64(-5)}
+    arrays = {"s": np.array([0.1, 0.2], np.float32), "u": np.arange(3, dtype=np.uint16)}
+    hcq.save(path, {**values, "q": q8}, metadata={**VALUES, **scalars, **arrays}, types={"q": "Q8_0"})
+    reader = gguf.GGUFReader(path)
+    found = {tensor.name: tensor for tensor in reader.tensors}
+    for name, value in values.items():
+        assert np.array_equal(found[name].data.reshape(value.shape), value) and found[name].data.dtype == value.dtype
+    assert found["q"].tensor_type.name == "Q8_0" and bytes(found["q"].data) == q8.tobytes()
+    said = {name: [kind.name for kind in field.types] for name, field in reader.fields.items()}
+    expected = {
+        "count": ["UINT32"],
+        "negative": ["INT32"],
+        "large": ["INT64"],
+        "largest": ["UINT64"],
+        "half": ["FLOAT32"],
+        "tenth": ["FLOAT64"],
+        "numbers": ["ARRAY", "INT32"],
+        "names": ["ARRAY", "STRING"],
+        "b": ["UINT8"],
+        "h": ["INT16"],
+        "e": ["FLOAT32"],
+        "d": ["FLOAT64"],
+        "n": ["INT64"],
+        "s": ["ARRAY", "FLOAT32"],
+        "u": ["ARRAY", "UINT16"],
+    }
+    assert {name: said[name] for name in expected} == expected
+    assert reader.fields["general.architecture"].contents() == "test, Größe"
+    assert reader.fields["numbers"].contents() == [1, -2, 3]
+
+
+def test_what_gguf_cannot_have_is_refused_before_anything_is_written(tmp_path):
+    path, array = tmp_path / "a.gguf", np.ones(3, np.float32)
+    wrong = [
+        (TypeError, {"a": noise(34)}, {}),
+        (TypeError, {"a": noise(34)}, {"types": {"a": "Q9"}}),
+        (TypeError, {"a": np.ones(3, np.uint16)}, {}),
+        (ValueError, {"a": noise(35)}, {"types": {"a": "Q8_0"}}),
+        (ValueError, {"a": array}, {"types": {"b": "Q8_0"}}),
+        (ValueError, {"n" * 65: array}, {}),
+        (ValueError, {"a": np.ones((1,) * 5, np.float32)}, {}),
+        (ValueError, {"a": array}, {"shard_bytes": 10}),
+        (ValueError, {"a": array}, {"metadata": {"general.alignment": 12}}),
+        (ValueError, {"a": array}, {"metadata": {"k": 2**64}}),
+        (ValueError, {"a": array}, {"metadata": {"k": [[[[[[1]]]]]]}}),
+        (TypeError, {"a": array}, {"metadata": {"k": None}}),
+        (TypeError, {"a": array}, {"metadata": {"k": [1, "a"]}}),
+        (TypeError, {"a": array}, {"metadata": {3: 1}}),
+        (TypeError, {"a": array}, {"metadata": "text"}),
+        (TypeError, [array], {}),
+    ]
+    for error, tensors, arguments in wrong:
+        with pytest.raises(error):
+            hcq.save(path, tensors, **arguments)
+    with pytest.raises(ValueError, match="GGUF"):
+        hcq.save(tmp_path / "a.safetensors", {"a": array}, types={})
+    assert os.listdir(tmp_path) == []

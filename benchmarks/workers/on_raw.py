@@ -113,7 +113,7 @@ def pread(n: int, size: int, cold: bool) -> float:
 
 @bench
 def fio(n: int, size: int, cold: bool, depth: int = 1) -> float:
-    """fio: one job of one thread, in pieces of 1 MiB by read, or with a depth in pieces of 2 MiB past the page cache."""
+    """fio with one thread: by read, in pieces of 1 MiB; with a depth by io_uring past the page cache, in pieces of 2."""
     program = shutil.which("fio")
     if not program:
         raise Missing("no fio on this machine")

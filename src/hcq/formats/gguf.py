@@ -20,14 +20,14 @@ MAGIC = b"GGUF"
 PARTS, TENSORS_OF_ALL = "split.count", "split.tensors.count"  # keys of files that were split
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf\Z")
 _MOST_HEADER = 1 << 28  # bytes; vocabularies take some 10 MB
-_MOST_DIMENSIONS = 4
-_MOST_NESTING = 4  # arrays of arrays
+MOST_DIMENSIONS = 4
+MOST_NESTING = 4  # arrays of arrays
 _FIRST_READ = 1 << 16
-_ALIGNMENT = "general.alignment"
+ALIGNMENT = "general.alignment"
 
-_STRING, _ARRAY, _BOOL = 8, 9, 7
+STRING, ARRAY, BOOL = 8, 9, 7
 # Types of values: by number, the struct code.
-_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
 
 
 def parse(source: Source) -> tuple[list[Entry], dict[str, Any]]:
@@ -44,9 +44,10 @@ def parse(source: Source) -> tuple[list[Entry], dict[str, Any]]:
         if key in metadata:
             raise FormatError(source.path, at, f"the key {key!r} occurs twice")
         metadata[key] = head.value(head.number("I", "the type of a value"))
-    alignment = metadata.get(_ALIGNMENT, 32)
-    if type(alignment) is not int or alignment <= 0 or alignment % 8 or alignment > 1 << 20:
-        raise FormatError(source.path, None, f"{_ALIGNMENT} must be a multiple of 8, and is {alignment!r:.40}")
+    try:
+        alignment = check_alignment(metadata.get(ALIGNMENT, 32))
+    except ValueError as error:
+        raise FormatError(source.path, None, str(error)) from None
     found = [_description(head) for _ in range(tensors)]
     begin = head.at + -head.at % alignment
     if found and begin > source.size:
@@ -69,6 +70,13 @@ def other_parts(path: str, metadata: dict[str, Any]) -> list[str]:
         raise FormatError(path, None, reason)
     parts = (f"{path[: found.start()]}-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1))
     return [part for part in parts if part != path]
+
+
+def check_alignment(said: Any) -> int:
+    """What the metadata says that tensors are aligned to; ValueError where that is no number of bytes that can be."""
+    if type(said) is not int or said <= 0 or said % 8 or said > 1 << 20:
+        raise ValueError(f"{ALIGNMENT} must be a multiple of 8, and is {said!r:.40}")
+    return said
 
 
 class _Head:
@@ -100,33 +108,33 @@ class _Head:
             raise FormatError(self.source.path, at + error.start, f"{what} is not UTF-8") from None
 
     def value(self, kind: int, nesting: int = 0) -> Any:
-        if kind == _STRING:
+        if kind == STRING:
             return self.text("a text")
-        if kind == _ARRAY:
+        if kind == ARRAY:
             return self._array(nesting)
         code = self._code(kind)
         at = self.at
         value = self.number(code, "a value")
-        return self._flags([value], at)[0] if kind == _BOOL else value
+        return self._flags([value], at)[0] if kind == BOOL else value
 
     def _array(self, nesting: int) -> list[Any]:
         at = self.at
         kind = self.number("I", "the type of an array")
         count = self.number("Q", "the length of an array")
-        if nesting >= _MOST_NESTING:
-            raise FormatError(self.source.path, at, f"arrays are nested more than {_MOST_NESTING} deep")
-        if kind in (_STRING, _ARRAY):
-            least = 8 if kind == _STRING else 12
+        if nesting >= MOST_NESTING:
+            raise FormatError(self.source.path, at, f"arrays are nested more than {MOST_NESTING} deep")
+        if kind in (STRING, ARRAY):
+            least = 8 if kind == STRING else 12
             if count * least > self.source.size - self.at:
                 raise FormatError(self.source.path, at, f"truncated: there is no room for an array of {count} values")
             return [self.value(kind, nesting + 1) for _ in range(count)]
         code = f"<{count}{self._code(kind)}"
         begin = self.need(count * struct.calcsize("<" + code[-1]), f"an array of {count} values")
         values = list(struct.unpack_from(code, self.data, begin))
-        return self._flags(values, begin) if kind == _BOOL else values
+        return self._flags(values, begin) if kind == BOOL else values
 
     def _code(self, kind: int) -> str:
-        code = _SCALARS.get(kind)
+        code = SCALARS.get(kind)
         if code is None:
             raise FormatError(self.source.path, self.at, f"there is no type of values with the number {kind}")
         return code
@@ -172,9 +180,9 @@ def _description(head: _Head) -> tuple[int, str, tuple[int, ...], int, int]:
     at = head.at
     name = head.text("the name of a tensor")
     dimensions = head.number("I", "the number of dimensions")
-    if dimensions > _MOST_DIMENSIONS:
+    if dimensions > MOST_DIMENSIONS:
         raise FormatError(
-            head.source.path, at, f"tensor {name!r} has {dimensions} dimensions; {_MOST_DIMENSIONS} are the most"
+            head.source.path, at, f"tensor {name!r} has {dimensions} dimensions; {MOST_DIMENSIONS} are the most"
         )
     shape = tuple(reversed([head.number("Q", "a dimension") for _ in range(dimensions)]))
     return at, name, shape, head.number("I", "the type of a tensor"), head.number("Q", "the place of a tensor")

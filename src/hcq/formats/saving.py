@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from hcq import dtypes
-from hcq.formats import index, npy, safetensors
+from hcq.formats import gguf_head, index, npy, safetensors
 from hcq.formats.replace import NewFile, replacing
 from hcq.runtime.buffer import Buffer
 
@@ -34,16 +34,19 @@ def save(
     path: str | os.PathLike[str],
     tensors: Any,
     *,
-    metadata: Mapping[str, str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    types: Mapping[str, str] | None = None,
     shard_bytes: int | None = None,
 ) -> None:
     """Write tensors to a file, which replaces what has its name: after a crash there is the old file or the new one.
 
     `tensors` maps names to Buffers, or to what numpy.asarray takes; for .npy it is one of them. The suffix of `path`
-    is the format: .safetensors, .npz (as zip files have it, uncompressed) or .npy. `metadata`, texts by name, is kept
-    by safetensors alone. With `shard_bytes` safetensors are written as several files of at most so many bytes of
-    tensors each (a larger tensor has its own), and `path` is their index, `NAME.safetensors.index.json`, which is
-    replaced last: the files that a former one names are left as they are.
+    is the format: .safetensors, .gguf, .npz (as zip files have it, uncompressed) or .npy. `metadata` is kept by
+    safetensors, texts by name, and by GGUF, whose values are texts, numbers, bools and lists of one of them (NumPy's
+    scalars and arrays keep their types). `types` says by name which blocks tensors of bytes (uint8) are in GGUF, such
+    as 'Q4_K'; what hcq.load gave knows its own. With `shard_bytes` safetensors are written as several files of at most
+    so many bytes of tensors each (a larger tensor has its own), and `path` is their index,
+    `NAME.safetensors.index.json`, which is replaced last: the files that a former one names are left as they are.
 
     Contents are written as they are after all work queued, in pieces where the host can't reach them. Blocks. Raises
     ValueError for unknown suffixes and for tensors' names that the format can't have, TypeError for dtypes that it has
@@ -51,17 +54,20 @@ def save(
     errors.
     """
     path = os.path.abspath(os.fsdecode(path))
+    if path.endswith(".gguf"):
+        _save_gguf(path, tensors, {} if metadata is None else metadata, types, shard_bytes)
+        return
     texts = metadata if metadata is not None else {}
     if not isinstance(texts, Mapping) or not all(isinstance(text, str) for pair in texts.items() for text in pair):
         raise TypeError("metadata maps text to text")
+    if types is not None:
+        raise ValueError("types of blocks are GGUF's")
     if path.endswith((".npy", ".npz")) and (metadata or shard_bytes is not None):
         raise ValueError("metadata and shards are safetensors', and NumPy's formats have neither")
     if path.endswith(".npy"):
         _save_npy(path, _tensor("", tensors))
         return
-    if not isinstance(tensors, Mapping):
-        raise TypeError(f"tensors must map names to buffers, not be {type(tensors).__name__}; only .npy has one alone")
-    found = [_tensor(name, tensor) for name, tensor in tensors.items()]
+    found = _all(tensors)
     if path.endswith(".npz"):
         _save_npz(path, found)
     elif path.endswith(".safetensors") and shard_bytes is None:
@@ -69,8 +75,14 @@ def save(
     elif path.endswith(_INDEX) and shard_bytes is not None:
         _save_shards(path, found, metadata or {}, shard_bytes)
     else:
-        wanted = f"a name that ends with {_INDEX}" if shard_bytes is not None else ".safetensors, .npz or .npy"
+        wanted = f"a name that ends with {_INDEX}" if shard_bytes is not None else ".safetensors, .gguf, .npz or .npy"
         raise ValueError(f"{path}: the suffix is the format, which must be {wanted}")
+
+
+def _all(tensors: Any) -> list[_Tensor]:
+    if not isinstance(tensors, Mapping):
+        raise TypeError(f"tensors must map names to buffers, not be {type(tensors).__name__}; only .npy has one alone")
+    return [_tensor(name, tensor) for name, tensor in tensors.items()]
 
 
 def _tensor(name: Any, given: Any) -> _Tensor:
@@ -117,6 +129,31 @@ def _save_safetensors(path: str, tensors: list[_Tensor], metadata: Mapping[str, 
         file.write(head)
         for tensor in ordered:
             _write(tensor, file.write)
+
+
+def _save_gguf(
+    path: str, tensors: Any, metadata: Mapping[str, Any], types: Mapping[str, str] | None, shard_bytes: int | None
+) -> None:
+    if shard_bytes is not None:
+        raise ValueError("shards are safetensors'; a GGUF file is written whole")
+    if not isinstance(metadata, Mapping):
+        raise TypeError("metadata maps text to values")
+    found = _all(tensors)
+    known = {tensor.name for tensor in found}
+    unknown = next((name for name in types or () if name not in known), None)
+    if unknown is not None:
+        raise ValueError(f"types speak of a tensor {unknown!r}, and there is none")
+    said = types if types is not None else getattr(tensors, "types", {})
+    described = [
+        (tensor.name, gguf_head.describe(tensor.name, tensor.dtype, tensor.shape, said.get(tensor.name)))
+        for tensor in found
+    ]
+    head, alignment = gguf_head.head(described, metadata)
+    with replacing(path) as file:
+        file.write(head)
+        for tensor in found:
+            _write(tensor, file.write)
+            file.write(bytes(-tensor.nbytes % alignment))
 
 
 def _save_shards(path: str, tensors: list[_Tensor], metadata: Mapping[str, str], most: int) -> None:
