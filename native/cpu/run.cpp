@@ -1,7 +1,6 @@
 // Runs work-groups of a loaded function on the calling thread. How code got into memory is the loader's business, which
 // thread runs which groups the command processor's.
 #include <algorithm>
-#include <cstring>
 
 #include "cpu/code.hpp"
 #include "cpu/context.hpp"
@@ -12,31 +11,37 @@ namespace hcq {
 
 namespace {
 
-// Visits the groups of a range in order, x fastest.
+// Visits the groups of a range in order, x fastest, and keeps `id` at the one that is visited. Only what changes is
+// written, each by a store of its own: a kernel reads the ids at once, and where a load isn't served by one store of
+// its size it waits for all stores before it, those of the group before to memory. A kernel of 1024 items that streams
+// lost a quarter of its speed that way.
 class Groups {
  public:
-  Groups(const uint32_t counts[3], uint64_t first, uint64_t last) : counts_(counts), linear_(first), last_(last) {
+  Groups(uint32_t* id, const uint32_t counts[3], uint64_t first, uint64_t last)
+      : id_(id), counts_(counts), linear_(first), last_(last) {
     uint64_t x = counts[0], y = counts[1];
-    id_[0] = static_cast<uint32_t>(first % x);
-    id_[1] = static_cast<uint32_t>(first / x % y);
-    id_[2] = static_cast<uint32_t>(first / x / y);
+    set(0, static_cast<uint32_t>(first % x));
+    set(1, static_cast<uint32_t>(first / x % y));
+    set(2, static_cast<uint32_t>(first / x / y));
   }
   bool done() const { return linear_ == last_; }
   uint64_t linear() const { return linear_; }
-  void write(uint32_t id[3]) const { std::memcpy(id, id_, sizeof id_); }
   void next() {
     ++linear_;
-    if (++id_[0] < counts_[0]) return;
-    id_[0] = 0;
-    if (++id_[1] < counts_[1]) return;
-    id_[1] = 0;
-    ++id_[2];
+    for (int d = 0; d < 3; ++d) {
+      uint32_t now = id_[d] + 1;
+      set(d, now < counts_[d] ? now : 0);
+      if (now < counts_[d]) return;
+    }
   }
 
  private:
+  // Volatile: compilers would join neighbours.
+  void set(int d, uint32_t value) { static_cast<volatile uint32_t*>(id_)[d] = value; }
+
+  uint32_t* id_;
   const uint32_t* counts_;
   uint64_t linear_, last_;
-  uint32_t id_[3];
 };
 
 // What run_groups was asked for, with the context that the calling thread holds meanwhile.
@@ -48,28 +53,31 @@ struct Job {
   uint64_t first, last;
 };
 
-// The items of a group, one after the other, until one says that it has done the work of all.
+// The items of a group, one after the other, until one says that it has done the work of all: then that is the first,
+// and nothing is written (see Groups).
 void run_items_of_group(Context* c, const uint32_t items[3]) {
-  c->local_id[3] = 0;
   for (uint32_t z = 0; z < items[2]; ++z) {
-    c->local_id[2] = z;
     for (uint32_t y = 0; y < items[1]; ++y) {
-      c->local_id[1] = y;
       for (uint32_t x = 0; x < items[0]; ++x) {
-        c->local_id[0] = x;
+        if ((x | y | z) != 0) {
+          c->local_id[0] = x;
+          c->local_id[1] = y;
+          c->local_id[2] = z;
+        }
         c->caller(c->entry, c->arguments);
         if (c->local_id[3] != 0) return;
       }
     }
   }
+  std::fill_n(c->local_id, 3, 0u);
 }
 
 // On the context's item stack: every group.
 void run_items(void* argument) {
   const Job& job = *static_cast<const Job*>(argument);
   Context* c = job.context;
-  for (Groups at(job.groups, job.first, job.last); !at.done(); at.next()) {
-    at.write(c->group.group_id);
+  std::fill_n(c->local_id, 4, 0u);
+  for (Groups at(c->group.group_id, job.groups, job.first, job.last); !at.done(); at.next()) {
     job.running.at_group(at.linear());
     run_items_of_group(c, job.items);
   }
@@ -93,8 +101,7 @@ void run_fibers(const Job& job) {
   Context* c = job.context;
   uint32_t count = job.items[0] * job.items[1] * job.items[2];
   lay_out_fibers(c, job.items);
-  for (Groups at(job.groups, job.first, job.last); !at.done(); at.next()) {
-    at.write(c->group.group_id);
+  for (Groups at(c->group.group_id, job.groups, job.first, job.last); !at.done(); at.next()) {
     job.running.at_group(at.linear());
     fibers_prepare(c, count);
     hcq_run_fibers(c);
@@ -104,8 +111,7 @@ void run_fibers(const Job& job) {
 void run_group_entries(const Job& job, const Program& program, const uint8_t* kernargs) {
   auto entry = reinterpret_cast<void (*)(const uint8_t*, const GroupContext*)>(program.entry);
   Context* c = job.context;
-  for (Groups at(job.groups, job.first, job.last); !at.done(); at.next()) {
-    at.write(c->group.group_id);
+  for (Groups at(c->group.group_id, job.groups, job.first, job.last); !at.done(); at.next()) {
     job.running.at_group(at.linear());
     entry(kernargs, &c->group);
   }
