@@ -545,3 +545,34 @@ assert work()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == 0, done.stderr
+
+
+@hcq.kernel
+def compared(o: hcq.ptr[hcq.i32], n: hcq.i32, how: hcq.constexpr):
+    i = hcq.global_id(0)
+    if how == "lt":
+        c = i < n
+    elif how == "le":
+        c = i <= n
+    elif how == "gt":
+        c = n < i
+    elif how == "ge":
+        c = i >= n
+    elif how == "eq":
+        c = n == i
+    else:
+        c = i != n
+    if c:
+        o[hcq.global_id(1) * 96 + i] = 1
+
+
+@pytest.mark.parametrize("device", ["LLVM", "CLANG"])
+@pytest.mark.parametrize("how", ["lt", "le", "gt", "ge", "eq", "ne"])
+def test_items_that_a_comparison_of_global_ids_lets_through_run_and_no_others(device, how):
+    """On LLVM the loop over a group's items runs those alone."""
+    compare = {"lt": int.__lt__, "le": int.__le__, "gt": int.__gt__, "ge": int.__ge__, "eq": int.__eq__}
+    for n in (-(1 << 31), -7, -1, 0, 1, 31, 32, 33, 50, 95, 96, 97, (1 << 31) - 1):
+        o = np.zeros((4, 96), np.int32)
+        compared[(3, 2), (32, 2)](o, n, how, device=device)
+        wanted = [int(compare.get(how, int.__ne__)(i, n)) for i in range(96)]
+        assert o.tolist() == [wanted] * 4, (how, n)

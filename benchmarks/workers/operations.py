@@ -87,14 +87,14 @@ def in_numpy(name: str) -> Callable[[], Any]:
     return lambda: made[name](*given)
 
 
-def in_hcq(name: str) -> Callable[[], Any]:
-    """The operation on buffers of the device LLVM, ready to run; it gives the buffer of the result."""
+def in_hcq(name: str, device: str = "LLVM") -> Callable[[], Any]:
+    """The operation on buffers of a CPU device, ready to run; it gives the buffer of the result."""
     import hcq
     from hcq import ops
 
-    given = [hcq.array(each, "LLVM") for each in inputs(name)]
+    given = [hcq.array(each, device) for each in inputs(name)]
     made: dict[str, Callable[..., Any]] = {
-        "fill": lambda x, out: ops.fill(out if out is not None else hcq.empty((4096, 4096), hcq.f32, "LLVM"), 3.0),
+        "fill": lambda x, out: ops.fill(out if out is not None else hcq.empty((4096, 4096), hcq.f32, device), 3.0),
         "cast": lambda x, out: ops.cast(x, hcq.f16, out=out),
         "sum": lambda x, out: ops.sum(x, out=out),
         "sum_columns": lambda x, out: ops.sum(x, axis=0, out=out),

@@ -168,9 +168,9 @@ def _fill(kind: Scalar) -> Any:
 
     @hcq.kernel
     def fill(out: hcq.ptr[T], value: T, n: hcq.i64):
-        i = hcq.i64(hcq.group_id(0)) * hcq.local_size(0) + hcq.local_id(0)
-        if i < n:
-            out[i] = value
+        first = hcq.i64(hcq.group_id(0)) * hcq.local_size(0)
+        if hcq.local_id(0) < n - first:
+            out[first + hcq.local_id(0)] = value
 
     return fill
 

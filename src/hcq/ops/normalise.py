@@ -137,19 +137,19 @@ def _softmax(S: Scalar) -> Any:
         out = out + row
         largest = S(-math.inf)
         for k in range(0, count, ITEMS):
-            if k + lane < count:
+            if lane < count - k:
                 largest = max(largest, S(x[k + lane]))
         largest = combined(tile, lane, largest, larger_of)
         total = S(0)
         for k in range(0, count, ITEMS):
-            if k + lane < count:
+            if lane < count - k:
                 y = hcq.exp(S(x[k + lane]) - largest)
                 total += y
                 if out.dtype == S:  # a narrower type would round twice
                     out[k + lane] = y
         scale = 1 / combined(tile, lane, total, sum_of)
         for k in range(0, count, ITEMS):
-            if k + lane < count:
+            if lane < count - k:
                 if out.dtype == S:
                     out[k + lane] = out[k + lane] * scale
                 else:
@@ -169,17 +169,17 @@ def _layer_norm(S: Scalar, weighted: bool, biased: bool) -> Any:
         out = out + row
         total = S(0)
         for k in range(0, count, ITEMS):
-            if k + lane < count:
+            if lane < count - k:
                 total += S(x[k + lane])
         mean = combined(tile, lane, total, sum_of) / S(count)
         total = S(0)
         for k in range(0, count, ITEMS):
-            if k + lane < count:
+            if lane < count - k:
                 away = S(x[k + lane]) - mean
                 total += away * away
         scale = 1 / hcq.sqrt(combined(tile, lane, total, sum_of) / S(count) + eps)
         for k in range(0, count, ITEMS):
-            if k + lane < count:
+            if lane < count - k:
                 y = (S(x[k + lane]) - mean) * scale
                 if weighted:
                     y = y * S(weight[k + lane])
@@ -201,11 +201,11 @@ def _rms_norm(S: Scalar, weighted: bool) -> Any:
         out = out + row
         total = S(0)
         for k in range(0, count, ITEMS):
-            if k + lane < count:
+            if lane < count - k:
                 total += S(x[k + lane]) * S(x[k + lane])
         scale = 1 / hcq.sqrt(combined(tile, lane, total, sum_of) / S(count) + eps)
         for k in range(0, count, ITEMS):
-            if k + lane < count:
+            if lane < count - k:
                 y = S(x[k + lane]) * scale
                 if weighted:
                     y = y * S(weight[k + lane])

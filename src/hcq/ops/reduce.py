@@ -7,13 +7,14 @@ softmax and norms (normalise).
 
 from __future__ import annotations
 
+import builtins
 import math
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import hcq
 from hcq.kernels import types
-from hcq.ops.launches import group_for
+from hcq.ops.launches import group_for, on_processor
 from hcq.ops.shapes import axes_of, element, output
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ STEPS: Final = 16
 read and written that much less often. The order of adding is the same."""
 CHUNK: Final = 16384
 """A row longer than this is reduced in pieces first."""
+LEAST: Final = 4096
+"""Elements that a processor's group takes at least, where there are that many."""
 
 
 def sum(x: Buffer, axis: Any = None, out: Buffer | None = None, stream: Any = None) -> Buffer:
@@ -146,17 +149,72 @@ def _step(
     pieces = -(-count // CHUNK) if inner == 1 else 1
     if pieces > 1:
         partial = empty((outer, pieces), within.dtype, x.device)
-        _rows(combine, within)[(pieces, outer), ITEMS](partial, x, count, CHUNK, start, stream=stream)
+        _launch_rows(combine, within, partial, x, pieces, outer, count, CHUNK, start, stream)
         return _step(combine, start, partial, outer, pieces, 1, within, out, stream)
     if out is None:
         out = empty((outer, inner), within.dtype, x.device)
     if inner == 1:
-        _rows(combine, within)[(1, outer), ITEMS](out, x, count, count, start, stream=stream)
+        _launch_rows(combine, within, out, x, 1, outer, count, builtins.max(count, 1), start, stream)
     else:
         items = group_for(x, inner)
         groups = -(-inner // items), outer
         _columns(combine, within)[groups, items](out, x, count, inner, start, stream=stream)
     return out
+
+
+def _launch_rows(
+    combine: Callable[..., Any],
+    within: Scalar,
+    out: Buffer,
+    x: Buffer,
+    pieces: int,
+    rows: int,
+    count: int,
+    chunk: int,
+    start: Any,
+    stream: Any,
+) -> None:
+    """`rows` rows of `count`, each cut into pieces of `chunk`."""
+    if on_processor(x):
+        each = builtins.max(1, LEAST // chunk)  # a group of little work is mostly its own cost
+        groups = pieces, -(-rows // each)
+        _rows_alone(combine, within)[groups, 1](out, x, rows, each, count, chunk, start, stream=stream)
+    else:
+        _rows(combine, within)[(pieces, rows), ITEMS](out, x, count, chunk, start, stream=stream)
+
+
+@cache
+def _rows_alone(combine: Callable[..., Any], T: Scalar) -> Any:
+    """The form for processors: an item does a piece by vectors, and what a group of `_rows` does, in that order."""
+
+    @hcq.kernel
+    def reduce_rows_alone(
+        out: hcq.ptr, x: hcq.ptr, rows: hcq.i32, each: hcq.i32, count: hcq.i32, chunk: hcq.i32, start: T
+    ):  # fmt: skip
+        parts = hcq.private(T, ITEMS)
+        piece, first_row = hcq.group_id(0), hcq.group_id(1) * each
+        for row in range(first_row, hcq.minimum(first_row + each, rows)):
+            first = hcq.i64(row) * count + piece * chunk
+            long = hcq.minimum(chunk, count - piece * chunk)
+            # What is not used would stay as it starts.
+            used = hcq.maximum(PARTS, hcq.minimum(ITEMS, (long + PARTS - 1) // PARTS * PARTS))
+            for i in range(used):
+                parts[i] = start
+            whole = long // ITEMS * ITEMS
+            for k in range(0, whole, ITEMS):
+                for i in range(ITEMS):
+                    parts[i] = combine(parts[i], T(x[first + k + i]))
+            for i in range(long - whole):
+                parts[i] = combine(parts[i], T(x[first + whole + i]))
+            for k in range(PARTS, used, PARTS):
+                for i in range(PARTS):
+                    parts[i] = combine(parts[i], parts[k + i])
+            total = parts[0]
+            for i in hcq.static_range(1, PARTS):
+                total = combine(total, parts[i])
+            out[hcq.i64(row) * hcq.num_groups(0) + piece] = out.dtype(total)
+
+    return reduce_rows_alone
 
 
 @cache
@@ -173,7 +231,7 @@ def _rows(combine: Callable[..., Any], T: Scalar) -> Any:
         last = hcq.minimum(first + chunk, count)
         total = start
         for k in range(first, last, ITEMS):
-            if k + lane < last:
+            if lane < last - k:
                 total = combine(total, T(x[k + lane]))
         tile[lane] = total
         hcq.barrier()

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_REVISION = "6"  # raised when the code made from the same source changes
+_REVISION = "7"  # raised when the code made from the same source changes
 
 
 class LLVMCompiler(Compiler):

@@ -1,4 +1,5 @@
-"""Regions that only some items of a row have work in: `if (local_id(0) < s) ...` runs s items, not all.
+"""Regions that only some items of a row have work in: `if (local_id(0) < s) ...` runs s items, not all; and
+`if (global_id(0) < n)` those that n leaves of this group, without a mask on every access.
 
 What does not live here: the regions themselves (llvm_regions).
 """
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _COMPARISON = re.compile(r"icmp (?:samesign )?(\w+) (i32|i64) ([^ ,]+), ([^ ,]+)")
 _WIDENED = re.compile(r"[zs]ext (?:nneg )?i32 %hcq\.v(\d+) to i64")
+_SUM = re.compile(r"= add (?:nuw )?nsw i32 (%hcq\.[av]\d+), (%hcq\.[av]\d+)")
 _ITEM = re.compile(r"@hcq\.local_id\((?:i32 )(?:noundef )?0\)")
 _SWAPPED = {"ult": "ugt", "ule": "uge", "slt": "sgt", "sle": "sge", "eq": "eq"}
 _SWAPPED.update({b: a for a, b in _SWAPPED.items()})
@@ -24,11 +26,13 @@ _NEGATED.update({b: a for a, b in _NEGATED.items() if b != "eq"})
 
 
 class Bound(NamedTuple):
-    """Only items with `x <predicate> bound` have work; they all go to block `then` at the end of the first piece."""
+    """Only items with `base + x <predicate> bound` have work; they go to block `then` at the end of the first piece.
+    With a base both are signed i32, and their sum does not overflow."""
 
     predicate: str
     kind: str  # i32 or i64
     bound: str  # as printed: a number, an argument, or hcq.v
+    base: str  # the same; nothing for 0
     then: int
 
 
@@ -45,23 +49,34 @@ def find(a: Analysis, region: Region) -> Bound | None:
     if match is None or condition.op != "icmp" or len(piece.successors) != 2:
         return None
     predicate, kind, left, right = match.groups()
-    if _is_item(a, left) and _known(a, region, right):
+    base = _item(a, region, left)
+    if base is not None and _known(a, region, right):
         bound = right
-    elif _is_item(a, right) and _known(a, region, left):
-        predicate, bound = _SWAPPED.get(predicate, ""), left
     else:
+        base = _item(a, region, right)
+        if base is None or not _known(a, region, left):
+            return None
+        predicate, bound = _SWAPPED.get(predicate, ""), left
+    if base and predicate.startswith("u"):  # what is left of an unsigned bound has one bit more
         return None
     for taken in (0, 1):  # the other way must do nothing that could be noticed
         wanted = predicate if taken == 0 else _NEGATED.get(predicate, "")
         if wanted in _SWAPPED and _idle(a, region, piece.successors[1 - taken]):
-            return Bound(wanted, kind, bound, blocks[taken])
+            return Bound(wanted, kind, bound, base, blocks[taken])
     return None
 
 
-def lines(b: Bound, bound: str, tag: str) -> list[str]:
-    """IR that computes `%hcq.lo.<tag>` and `%hcq.hi.<tag>`, the range of x in 0..%hcq.l0, given the bound's name."""
+def lines(b: Bound, bound: str, base: str, tag: str) -> list[str]:
+    """IR that computes `%hcq.lo.<tag>` and `%hcq.hi.<tag>`, the range of x in 0..%hcq.l0, given the names of both."""
     kind, negative = b.kind, "false"
-    out = [f"  %hcq.lx.{tag} = {'add i32 %hcq.l0, 0' if kind == 'i32' else 'zext i32 %hcq.l0 to i64'}"]
+    out = []
+    if base:
+        kind = "i64"
+        for name, value in (("end", bound), ("base", base)):
+            out.append(f"  %hcq.{name}.{tag} = sext i32 {value} to i64")
+        out.append(f"  %hcq.rest.{tag} = sub nsw i64 %hcq.end.{tag}, %hcq.base.{tag}")
+        bound = f"%hcq.rest.{tag}"
+    out += [f"  %hcq.lx.{tag} = {'add i32 %hcq.l0, 0' if kind == 'i32' else 'zext i32 %hcq.l0 to i64'}"]
     if b.predicate.startswith("s"):
         out.append(f"  %hcq.neg.{tag} = icmp slt {kind} {bound}, 0")
         negative = f"%hcq.neg.{tag}"
@@ -89,14 +104,18 @@ def lines(b: Bound, bound: str, tag: str) -> list[str]:
     return out
 
 
-def _is_item(a: Analysis, operand: str) -> bool:
-    """True for local_id(0), widened or not."""
+def _item(a: Analysis, region: Region, operand: str) -> str | None:
+    """What stands beside local_id(0) in a sum: nothing where that is alone, widened or not; None for anything else."""
     if not operand.startswith("%hcq.v"):
-        return False
+        return None
     i = a.definitions[int(operand[6:])]
+    if match := _SUM.search(i.text):
+        for one, other in (match.groups(), match.groups()[::-1]):
+            if _item(a, region, one) == "" and _known(a, region, other):
+                return other
     if widened := _WIDENED.search(i.text):
         i = a.definitions[int(widened[1])]
-    return i.op == "call" and bool(_ITEM.search(i.text))
+    return "" if i.op == "call" and _ITEM.search(i.text) else None
 
 
 def _known(a: Analysis, region: Region, operand: str) -> bool:

@@ -233,9 +233,9 @@ class Version:
         bound = None if self.rounds else bounds.find(self.analysis, region)
         if bound is not None:
             before = Writer(self.analysis, self.frame, region, r, None, copy=".b")
-            name = before.bound(bound.bound)
+            end, base = before.bound(bound.bound), before.bound(bound.base)
             lines += before.lines
-            lines += bounds.lines(bound, name, r)
+            lines += bounds.lines(bound, end, base, r)
             lines += [
                 f"  %hcq.any.{r} = icmp ult i32 %hcq.lo.{r}, %hcq.hi.{r}",
                 f"  br i1 %hcq.any.{r}, label %hcq.{r}.first, label %hcq.{r}.done",

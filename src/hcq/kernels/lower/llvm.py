@@ -14,7 +14,7 @@ from hcq.kernels.lower.llvm_ops import Arithmetic
 from hcq.kernels.lower.llvm_targets import CPU
 from hcq.kernels.lower.llvm_text import ENTRY, MEMORY, VALUES, Emitter, literal, shaped
 from hcq.kernels.lower.names import entry_name
-from hcq.kernels.types import Pointer, Scalar
+from hcq.kernels.types import Pointer, Scalar, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _PARTS: Final = {"global_id": ("group_id", "local_size"), "global_size": ("num_groups", "local_size")}
 _ATOMIC: Final = {"add": "add", "and": "and", "or": "or", "xor": "xor", "exchange": "xchg"}
 _ATOMIC_REAL: Final = {"add": "fadd", "min": "fminimum", "max": "fmaximum", "exchange": "xchg"}
+
+_MANY: Final = 5  # fused multiplications and additions: a function of mathlib has more
 
 Edge = tuple[str, list[str]]
 """Where control comes from, and the values it brings."""
@@ -74,10 +76,21 @@ class Writer:
         name = entry_name(self.function.name)
         convention = f"{self.target.convention} " if self.target.convention else ""
         attributes = f" {self.target.attributes}" if self.target.attributes else ""
+        if self.target is CPU and self.computes():
+            attributes = ' "prefer-vector-width"="512"'
         lines = list(self.target.head)
         lines += [*self.globals, *sorted(self.e.declarations.values())]
         lines += [f"define {convention}void @{name}({', '.join(parameters)}){attributes} {{", f"{ENTRY}:"]
         return "\n".join([*lines, *self.e.lines, "}", ""])
+
+    def computes(self) -> bool:
+        """Whether arithmetic takes longer than memory: wider vectors pay then, where loops become vectors at all."""
+        count = 0
+        for op in self.function.walk():
+            if any(isinstance(each.type, Vector) for each in op.results):
+                return False
+            count += op.code == "fma"
+        return count >= _MANY
 
     def parameter(self, value: Value) -> str:
         """Declares a parameter; what must be made of it stands at the head of the entry."""
