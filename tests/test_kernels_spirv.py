@@ -40,7 +40,9 @@ def about(module):
     return json.loads(json.loads('"' + re.search(r'"hcq\.kernel (.*)"', disassemble(module))[1] + '"'))
 
 
-@pytest.mark.parametrize("target", [None, "kernargs", "nan32 nan64 rte32 rte64 denorm32 denorm64 fma32 fma64"])
+@pytest.mark.parametrize(
+    "target", [None, "kernargs", "nan32 nan64 rte32 rte64 denorm32 denorm64 fma32 fma64 mesa llvmpipe"]
+)
 def test_modules_are_valid(accepted, target):
     for function in kernels():
         accepted(lower.source(function, "spirv", target))

@@ -62,7 +62,7 @@ def write(function: Function, target: str | None = None) -> bytes:
 DEFAULT: Final = "nan32 nan64 rte32 rte64"
 """What is taken to be there where no device is named."""
 
-WORDS: Final = frozenset(DEFAULT.split()) | {"kernargs", "denorm32", "denorm64", "fma32", "fma64"}
+WORDS: Final = frozenset(DEFAULT.split()) | {"kernargs", "denorm32", "denorm64", "fma32", "fma64", "mesa", "llvmpipe"}
 
 
 class Writer:
@@ -75,7 +75,7 @@ class Writer:
         self.words = words
         self.needs = indices.Needs(function)
         self.m = Module()
-        self.x = Arithmetic(self.m)
+        self.x = Arithmetic(self.m, "mesa" in words)
         self.memory = Memory(self.m, self.x, function)
         self.names: dict[Value, list[int]] = {}
         self.wide: dict[Value, int] = {}
@@ -96,6 +96,8 @@ class Writer:
         m.label = entry = m.id()
         self.sizes = [self.size(dim) for dim in range(3)]
         self.arguments = Arguments(m, self.x, self.function, "kernargs" in self.words)
+        if "llvmpipe" in self.words:
+            self.x.zero = self.arguments.word(3)
         for each in (*self.function.pointers, *self.function.scalars):
             self.names[each] = [self.arguments.read(each)]
         for op in self.function.walk():  # ids stand at the head, once each
@@ -215,12 +217,7 @@ class Writer:
     def widen(self, value: Value) -> None:
         """Makes the index of a value that is there as it is, where it is needed."""
         if value in self.needs.wide:
-            self.wide[value] = self.extended(self.names[value][0], types.element_of(value.type))
-
-    def extended(self, name: int, element: Scalar) -> int:
-        if element.bits == 64:
-            return name
-        return self.x.op("SConvert" if element.kind == "i" else "UConvert", "i64", name)
+            self.wide[value] = self.x.extended(self.names[value][0], types.element_of(value.type))
 
     def spelled(self, value: Value) -> int:
         """The type of a value's elements."""
@@ -331,7 +328,7 @@ class Writer:
         (block,) = op.blocks
         index, step = block.arguments[0], op.attributes["step"]
         element = types.element_of(index.type)
-        start, stop = (self.extended(self.names[each][0], element) for each in op.operands[:2])
+        start, stop = (self.x.extended(self.names[each][0], element) for each in op.operands[:2])
         counted = element.bits == 64 and abs(step) != 1
         own = [(start, step)]
         if counted:

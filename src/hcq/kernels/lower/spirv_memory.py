@@ -130,13 +130,17 @@ class Memory:
             m.need("VulkanMemoryModelDeviceScope")
         at = self.place(pointer, base, index, 0, name)
         where = at, m.constant("i32", _DEVICE if _is_global(pointer) else _GROUP), m.constant("i32", 0)
+        if not element.is_float:
+            values = [self.x.unknown(each, name) for each in values]
         if how == "cas":
             value, expected = values
             return self.x.op("AtomicCompareExchange", name, *where, where[2], value, expected)
         if element.is_float:
             if how != "exchange":
                 return self.exchanged(how, element, name, where, values[0])
-            bits = self.x.op("AtomicExchange", name, *where, self.x.op("Bitcast", name, values[0]))
+            bits = self.x.op(
+                "AtomicExchange", name, *where, self.x.unknown(self.x.op("Bitcast", name, values[0]), name)
+            )
             return self.x.op("Bitcast", kind(element), bits)
         code = _WHOLE.get(how) or ("S" if element.kind == "i" else "U") + how.capitalize()
         return self.x.op(f"Atomic{code}", name, *where, values[0])
@@ -154,7 +158,7 @@ class Memory:
         m.do("OpBranch", body)
         m.begin(body)
         old = self.x.op("Bitcast", kind(element), found)
-        new = self.x.op("Bitcast", name, self.x.real(how, element, (old, value)))
+        new = self.x.unknown(self.x.op("Bitcast", name, self.x.real(how, element, (old, value))), name)
         seen = self.x.op("AtomicCompareExchange", name, *where, where[2], new, found)
         m.do("OpBranchConditional", self.x.test("IEqual", seen, found), done, latch)
         m.begin(latch)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _BITS: Final = {"and": "BitwiseAnd", "or": "BitwiseOr", "xor": "BitwiseXor"}
 _WHOLE: Final = {"add": "IAdd", "sub": "ISub", "mul": "IMul", **_BITS}
 _BOOL: Final = {"and": "And", "min": "And", "or": "Or", "max": "Or", "xor": "NotEqual", "not": "Not"}
-_REAL: Final = {"add": "OpFAdd", "sub": "OpFSub", "mul": "OpFMul", "div": "OpFDiv"}
+_REAL: Final = {"add": "FAdd", "sub": "FSub", "mul": "FMul", "div": "FDiv"}
 _FUNCTIONS: Final = {"floor": "Floor", "ceil": "Ceil", "trunc": "Trunc", "round": "RoundEven", "sqrt": "Sqrt"}
 _ROUNDED: Final = frozenset({"add", "sub", "mul", "div", "sqrt", "fma"})
 _ORDER: Final = {"lt": "LessThan", "le": "LessThanEqual", "gt": "GreaterThan", "ge": "GreaterThanEqual"}
@@ -40,10 +40,16 @@ def stored(element: Scalar) -> str:
 
 
 class Arithmetic:
-    """Writes operations on identities into a module."""
+    """Writes operations on identities into a module.
 
-    def __init__(self, module: Module) -> None:
+    `in_halves`: 32-bit integers are sign-extended half by half. `zero` is an i32 that is 0 at run time, where compilers
+    must not know floats (docs/design/spirv.md, words `mesa` and `llvmpipe`); None elsewhere.
+    """
+
+    def __init__(self, module: Module, in_halves: bool = False) -> None:
         self.m = module
+        self.in_halves = in_halves
+        self.zero: int | None = None
 
     def write(self, code: str, source: Scalar, result: Scalar, operands: Sequence[int], constant: int | None) -> int:
         """An operation whose (first; of select, second) operand is of one type and whose result of another, or the
@@ -109,13 +115,36 @@ class Arithmetic:
         if code == "copysign":
             return self.copysign(operands[0], operands[1], name)
         if code in _REAL:
-            result = self.op(_REAL[code][2:], name, *operands)
+            if self.zero is not None:  # of a difference one: two that are the same are known again
+                kept = operands[1:] if code == "sub" else ()
+                operands = [self.unknown(each, name) for each in operands[: 2 - len(kept)]] + list(kept)
+            result = self.op(_REAL[code], name, *operands)
         elif code == "fma":
             result = self.function("Fma", name, *operands)
         else:
             result = self.function(_FUNCTIONS[code], name, *operands)
         self.m.decorate(result, "NoContraction")
         return self.rounded(result, element) if code in _ROUNDED else result
+
+    def unknown(self, value: int, name: str) -> int:
+        """A number as it is, in a way that no compiler sees through."""
+        if self.zero is None:
+            return value
+        whole = "i" + name[1:]
+        nothing = self.zero if whole == "i32" else self.op("UConvert", whole, self.zero)
+        if name == whole:
+            return self.op("BitwiseOr", whole, value, nothing)
+        return self.op("Bitcast", name, self.op("BitwiseOr", whole, self.op("Bitcast", whole, value), nothing))
+
+    def extended(self, value: int, element: Scalar) -> int:
+        """An integer in 64 bits."""
+        if element.bits == 64:
+            return value
+        if not self.in_halves or element is not types.i32:
+            return self.op("SConvert" if element.kind == "i" else "UConvert", "i64", value)
+        signs = self.op("ShiftRightArithmetic", "i32", value, self.thirty_two(31))
+        two = self.m.made("OpTypeVector", self.m.type("i32"), 2)
+        return self.op("Bitcast", "i64", self.m.emit("OpCompositeConstruct", two, value, signs))
 
     def copysign(self, a: int, b: int, name: str) -> int:
         whole = "i" + name[1:]
@@ -318,6 +347,8 @@ class Arithmetic:
             return self.to_float(a, old, new)
         if old.bits == new.bits:
             return a
+        if new.bits == 64:
+            return self.extended(a, old)
         return self.op("SConvert" if old.kind == "i" else "UConvert", after, a)
 
     def between_floats(self, a: int, old: Scalar, new: Scalar) -> int:
