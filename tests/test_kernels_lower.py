@@ -28,6 +28,7 @@ class OnDevice:
     def __init__(self, name):
         self.device = hcq.Device[name]
         self.language = self.device.kernel_language
+        self.target = getattr(self.device, "kernel_target", None)
 
     def launch(self, name, text, buffers, vals, groups, items):
         """Launches on arrays, which are written in place; the same array is the same buffer."""
@@ -44,6 +45,7 @@ class OnPoCL:
     """Runs kernels in OpenCL C on a processor, through pyopencl."""
 
     language = "opencl"
+    target = None
 
     def __init__(self):
         cl = self.cl = pytest.importorskip("pyopencl", reason="OpenCL C is tested through pyopencl and PoCL")
@@ -88,7 +90,7 @@ def dev(request):
 
 def run(dev, function, buffers, vals=(), groups=1, items=1):
     """Launches a kernel on arrays, which are written in place."""
-    text = lower.source(function, dev.language)
+    text = lower.source(function, dev.language, dev.target)
     given = []
     for value, each in zip(function.scalars, vals, strict=True):
         one = value.type.dtype.numpy.type(each)
@@ -483,7 +485,7 @@ def shuffle_apart(barrier):
 
 
 def test_a_sub_group_may_come_to_a_shuffle_alone_where_no_barrier_follows(dev):
-    if dev.language == "opencl":  # whose barriers may not be passed by
+    if dev.language in ("opencl", "spirv"):  # whose barriers may not be passed by
         with pytest.raises(hcq.errors.CompileError, match="out of the condition"):
             lower.source(shuffle_apart(False).end(), dev.language)
         return
@@ -494,8 +496,8 @@ def test_a_sub_group_may_come_to_a_shuffle_alone_where_no_barrier_follows(dev):
 
 
 def test_parameters_are_called_what_the_user_calls_them(dev):
-    if dev.language == "opencl":
-        pytest.skip("OpenCL's programs are not the library's own")
+    if dev.language in ("opencl", "spirv"):
+        pytest.skip("its programs do not name their arguments")
     m = Maker("f", out=pointer(i32), größe=i32, entry=i32, floor=i32, n_1=i32, n=i32)
     m.b.store(m["out"], m.const(0), m["n"])
     program = dev.device.program("f", lower.source(m.end(), dev.language))

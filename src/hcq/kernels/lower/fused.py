@@ -9,19 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hcq.kernels import types
+from hcq.kernels.ir import Function, Value
 from hcq.kernels.lower.rewrite import Rewriter
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from hcq.kernels.ir import Function, Op, Value
+    from hcq.kernels.ir import Op
     from hcq.kernels.types import Scalar
 
 _SIGN: Final = 1 << 63
 _INFINITY: Final = 0x7FF << 52
 _HIDDEN: Final = 1 << 52
 
-Wide = tuple["Value", "Value"]
+Wide = tuple[Value, Value]
 """A whole number of 128 bits: its upper and its lower half."""
 
 
@@ -32,6 +33,15 @@ def expand(function: Function, elements: Collection[Scalar]) -> Function:
         if op.code == "fma" and _computed(op) in elements:
             return _Expansion(function, elements).run()
     return function
+
+
+def function() -> Function:
+    """a * b + c of f64 as a function by itself, which ends by a yield of the result."""
+    made = Function("fma", [Value(types.f64, name) for name in "abc"])
+    body = _Expansion(made, ())
+    made.body = body.b.block
+    body.b.op("yield", (body.double(*made.parameters),))
+    return made
 
 
 def _computed(op: Op) -> Scalar:

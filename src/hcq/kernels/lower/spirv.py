@@ -16,6 +16,7 @@ from hcq.kernels.lower import fused, indices, remainder, subgroups
 from hcq.kernels.lower.names import entry_name
 from hcq.kernels.lower.spirv_arguments import Arguments
 from hcq.kernels.lower.spirv_codes import BUILTINS
+from hcq.kernels.lower.spirv_helpers import Helpers
 from hcq.kernels.lower.spirv_memory import Memory
 from hcq.kernels.lower.spirv_module import Module
 from hcq.kernels.lower.spirv_ops import Arithmetic, kind
@@ -54,8 +55,9 @@ class _Loop:
 def write(function: Function, target: str | None = None) -> bytes:
     """The module of one kernel. `target` are the words that docs/design/spirv.md lists: what the device has."""
     words = frozenset((target if target is not None else DEFAULT).split())
-    unfused = [each for each in (types.f32, types.f64) if f"fma{each.bits}" not in words]
-    function = remainder.expand(fused.expand(subgroups.expand(function, apart=False), unfused))
+    function = remainder.expand(subgroups.expand(function, apart=False))
+    if "fma32" not in words:
+        function = fused.expand(function, (types.f32,))
     return Writer(function, words).module()
 
 
@@ -76,6 +78,7 @@ class Writer:
         self.needs = indices.Needs(function)
         self.m = Module()
         self.x = Arithmetic(self.m, "mesa" in words)
+        self.helpers = Helpers(self.m, self.x)
         self.memory = Memory(self.m, self.x, function)
         self.names: dict[Value, list[int]] = {}
         self.wide: dict[Value, int] = {}
@@ -115,11 +118,7 @@ class Writer:
             ["OpEntryPoint", "GLCompute", main, name, *interface],
             ["OpExecutionModeId", main, "LocalSizeId", *self.sizes],
         ]
-        for mode, words in (
-            ("SignedZeroInfNanPreserve", "nan"),
-            ("RoundingModeRTE", "rte"),
-            ("DenormPreserve", "denorm"),
-        ):
+        for mode, words in _MODES.items():
             for bits in (32, 64):
                 if f"{words}{bits}" in self.words and (bits == 32 or "Float64" in m.capabilities):
                     m.need(mode)
@@ -197,6 +196,9 @@ class Writer:
             if op.code == "select" and len(operands[0]) < lanes:
                 operands[0] = operands[0] * lanes
             constant = _constant(op)
+            if op.code == "fma" and element is types.f64 and "fma64" not in self.words:
+                self.names[result] = [self.helpers.fused(each) for each in zip(*operands, strict=True)]
+                return
             self.names[result] = [
                 self.x.write(op.code, types.element_of(source), element, each, constant)
                 for each in zip(*operands, strict=True)

@@ -29,6 +29,7 @@ class Module:
         self.globals: list[Instruction] = []
         self.variables: list[Instruction] = []
         self.body: list[Instruction] = []
+        self.functions: list[Instruction] = []
         self.label = 0
         self._made: dict[tuple[Word, ...], int] = {}
         self.extended = self.id()
@@ -111,7 +112,7 @@ class Module:
         """The module, little-endian."""
         lines: list[Instruction] = [["OpCapability", each] for each in self.capabilities]
         lines.append(["OpExtInstImport", self.extended, "GLSL.std.450"])
-        lines += [*self.head, *self.names, *self.decorations, *self.globals, *self.body]
+        lines += [*self.head, *self.names, *self.decorations, *self.globals, *self.body, *self.functions]
         words = [MAGIC, VERSION, 0, self.bound, 0]
         for line in lines:
             words += _encoded(line)
