@@ -41,7 +41,8 @@ def about(module):
 
 
 @pytest.mark.parametrize(
-    "target", [None, "kernargs", "nan32 nan64 rte32 rte64 denorm32 denorm64 fma32 fma64 mesa llvmpipe"]
+    "target",
+    [None, "kernargs", "nan32 nan64 rte32 rte64 denorm32 denorm64 fma32 fma64 mesa llvmpipe atomic_add32 atomic_add64"],
 )
 def test_modules_are_valid(accepted, target):
     for function in kernels():

@@ -64,7 +64,17 @@ def write(function: Function, target: str | None = None) -> bytes:
 DEFAULT: Final = "nan32 nan64 rte32 rte64"
 """What is taken to be there where no device is named."""
 
-WORDS: Final = frozenset(DEFAULT.split()) | {"kernargs", "denorm32", "denorm64", "fma32", "fma64", "mesa", "llvmpipe"}
+WORDS: Final = frozenset(DEFAULT.split()) | {
+    "kernargs",
+    "denorm32",
+    "denorm64",
+    "fma32",
+    "fma64",
+    "mesa",
+    "llvmpipe",
+    "atomic_add32",
+    "atomic_add64",
+}
 
 
 class Writer:
@@ -79,7 +89,7 @@ class Writer:
         self.m = Module()
         self.x = Arithmetic(self.m, "mesa" in words)
         self.helpers = Helpers(self.m, self.x)
-        self.memory = Memory(self.m, self.x, function)
+        self.memory = Memory(self.m, self.x, function, words)
         self.names: dict[Value, list[int]] = {}
         self.wide: dict[Value, int] = {}
         self.ids: dict[tuple[str, int], int] = {}

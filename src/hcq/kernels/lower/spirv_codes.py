@@ -48,7 +48,7 @@ CODES: Final = _codes(
     "AtomicSMax 238 triiii; AtomicUMax 239 triiii; AtomicAnd 240 triiii; AtomicOr 241 triiii;"
     "AtomicXor 242 triiii; Phi 245 trii*; LoopMerge 246 iin; SelectionMerge 247 in; Label 248 r; Branch 249 i;"
     "BranchConditional 250 iii; Return 253; ReturnValue 254 i; Unreachable 255; ModuleProcessed 330 s;"
-    "ExecutionModeId 331 iEi*"
+    "AtomicFAddEXT 6035 triiii; ExecutionModeId 331 iEi*"
 )
 """Instructions by name."""
 
@@ -86,7 +86,13 @@ ENUMS: Final[dict[str, dict[str, int]]] = {
         "SignedZeroInfNanPreserve": 4466,
         "RoundingModeRTE": 4467,
     }
-    | {"VulkanMemoryModel": 5345, "VulkanMemoryModelDeviceScope": 5346, "PhysicalStorageBufferAddresses": 5347},
+    | {
+        "VulkanMemoryModel": 5345,
+        "VulkanMemoryModelDeviceScope": 5346,
+        "PhysicalStorageBufferAddresses": 5347,
+        "AtomicFloat32AddEXT": 6033,
+        "AtomicFloat64AddEXT": 6034,
+    },
     "S": {"Input": 1, "Workgroup": 4, "Function": 7, "PushConstant": 9, "PhysicalStorageBuffer": 5349},
     "D": {"SpecId": 1, "Block": 2, "ArrayStride": 6, "BuiltIn": 11, "Offset": 35, "NoContraction": 42},
 }

@@ -14,11 +14,12 @@ from hcq.kernels.lower.spirv_ops import kind, stored
 from hcq.kernels.pointers import Origins
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from hcq.kernels.ir import Function, Op, Value
     from hcq.kernels.lower.spirv_module import Module
     from hcq.kernels.lower.spirv_ops import Arithmetic
+    from hcq.kernels.types import Scalar
 
 _ALIGNED, _NON_PRIVATE = 0x2, 0x20
 _DEVICE, _GROUP = 1, 2  # scopes
@@ -29,8 +30,9 @@ class Memory:
     """Arrays are variables; a pointer into one is the number of an element. Arrays that one pointer may point into, as
     the ways go, lie in one variable, one behind the other."""
 
-    def __init__(self, module: Module, arithmetic: Arithmetic, function: Function) -> None:
+    def __init__(self, module: Module, arithmetic: Arithmetic, function: Function, words: Container[str] = ()) -> None:
         self.m, self.x = module, arithmetic
+        self._words = words
         self.shared: list[int] = []
         self.local_bytes = 0
         self._origins = Origins(function)
@@ -43,10 +45,15 @@ class Memory:
         for op in ops:
             if op.operands and isinstance(op.operands[0].type, types.Pointer):
                 self._join(self._origins.of(op.operands[0]))
-                if op.code == "atomic" and types.element_of(op.operands[0].type).is_float:
+                element = types.element_of(op.operands[0].type)
+                if op.code == "atomic" and element.is_float and not self._adds(op.attributes["how"], element):
                     floats |= self._origins.of(op.operands[0])
         # Floats that atomic operations work on are kept as integers: exchanging compares bits.
         self._as_bits = {each for one in floats for each in self._together.get(one, ())}
+
+    def _adds(self, how: str, element: Scalar) -> bool:
+        """Whether the device adds floats of this type atomically itself."""
+        return how == "add" and f"atomic_add{element.bits}" in self._words
 
     def _join(self, origins: frozenset[Value]) -> None:
         whole = frozenset(other for each in origins for other in self._together.get(each, ()))
@@ -123,13 +130,18 @@ class Memory:
     def atomic(self, how: str, pointer: Value, base: int, index: int, values: Sequence[int]) -> int:
         """An atomic operation; the old value. Relaxed, across the device for global memory."""
         m, element = self.m, types.element_of(pointer.type)
-        name = f"i{element.bits}"
-        if element.bits == 64:
+        adds = self._adds(how, element) and self.element(pointer)[0] == "f"
+        name = kind(element) if adds else f"i{element.bits}"
+        if element.bits == 64 and not adds:
             m.need("Int64Atomics")
         if _is_global(pointer):
             m.need("VulkanMemoryModelDeviceScope")
         at = self.place(pointer, base, index, 0, name)
         where = at, m.constant("i32", _DEVICE if _is_global(pointer) else _GROUP), m.constant("i32", 0)
+        if adds:
+            m.need(f"AtomicFloat{element.bits}AddEXT")
+            m.extensions["SPV_EXT_shader_atomic_float_add"] = None
+            return self.x.op("AtomicFAddEXT", name, *where, values[0])
         if not element.is_float:
             values = [self.x.unknown(each, name) for each in values]
         if how == "cas":
@@ -145,7 +157,7 @@ class Memory:
         code = _WHOLE.get(how) or ("S" if element.kind == "i" else "U") + how.capitalize()
         return self.x.op(f"Atomic{code}", name, *where, values[0])
 
-    def exchanged(self, how: str, element: types.Scalar, name: str, where: tuple[int, int, int], value: int) -> int:
+    def exchanged(self, how: str, element: Scalar, name: str, where: tuple[int, int, int], value: int) -> int:
         """A float's operation: computed, and put there if nobody else was faster, else computed again."""
         m = self.m
         first = self.x.op("AtomicLoad", name, *where)

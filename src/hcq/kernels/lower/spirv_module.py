@@ -23,6 +23,7 @@ class Module:
     def __init__(self) -> None:
         self.bound = 1
         self.capabilities: dict[str, None] = {}
+        self.extensions: dict[str, None] = {}
         self.head: list[Instruction] = []
         self.names: list[Instruction] = []
         self.decorations: list[Instruction] = []
@@ -111,6 +112,7 @@ class Module:
     def words(self) -> bytes:
         """The module, little-endian."""
         lines: list[Instruction] = [["OpCapability", each] for each in self.capabilities]
+        lines += [["OpExtension", each] for each in self.extensions]
         lines.append(["OpExtInstImport", self.extended, "GLSL.std.450"])
         lines += [*self.head, *self.names, *self.decorations, *self.globals, *self.body, *self.functions]
         words = [MAGIC, VERSION, 0, self.bound, 0]
