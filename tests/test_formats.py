@@ -2,6 +2,7 @@
 
 import gc
 import json
+import math
 import os
 import pickle
 import threading
@@ -428,3 +429,38 @@ def test_a_plain_header_cut_anywhere_is_unusual():
     for end in range(len(header)):
         assert _native.safetensors_header(header[:end]) is None
     assert _native.safetensors_header(header) == (["a", "F32", (2, 3), 0, 24], {"k": "v"})
+
+
+@pytest.mark.parametrize("piece", [1, 40, 1 << 20])
+def test_fortrans_order_and_the_other_byte_order_are_turned_round_in_pieces(device, tmp_path, monkeypatch, piece):
+    monkeypatch.setattr(formats.npy, "_PIECE", piece)
+    arrays = {
+        f"{dtype}{n}": np.asarray(np.arange(math.prod(shape)).reshape(shape), dtype, order="F")
+        for dtype in (">i4", "<f8", ">u2", "i1")
+        for n, shape in enumerate([(7,), (3, 5), (2, 3, 4), (4, 1), (1, 9), (5, 0, 2), ()])
+    }
+    np.savez(tmp_path / "a.npz", **arrays)
+    np.savez_compressed(tmp_path / "b.npz", **arrays)
+    expected = {name: np.ascontiguousarray(a, a.dtype.newbyteorder("=")).reshape(a.shape) for name, a in arrays.items()}
+    same(hcq.load(tmp_path / "a.npz", device), expected)
+    same(hcq.load(tmp_path / "b.npz", device), expected)
+    for name, array in arrays.items():
+        np.save(tmp_path / "a.npy", array)
+        loaded = hcq.load(tmp_path / "a.npy", device)
+        assert loaded.numpy().tobytes() == expected[name].tobytes() and loaded.shape == array.shape, name
+
+
+def test_arrays_of_a_zip_are_read_side_by_side_and_damage_is_found(tmp_path):
+    arrays = {f"t{n}": np.random.default_rng(n).standard_normal(300_000) for n in range(8)}
+    path = tmp_path / "a.npz"
+    np.savez(path, **arrays)
+    same(hcq.load(path, "CLANG"), arrays)
+    data = bytearray(path.read_bytes())
+    at = data.index(arrays["t5"].tobytes()[-64:])
+    data[at] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(FormatError, match="'t5'"):
+        hcq.load(path, "CLANG")
+    same(
+        hcq.load(path, "CLANG", ["t[0-4]", "t7"]), {name: arrays[name] for name in ("t0", "t1", "t2", "t3", "t4", "t7")}
+    )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tensor_files import ARRAY, STRING, U8, U32, array, field, gguf, noise, pair, safetensors, tensor, text
 
 import hcq
-from hcq import formats
+from hcq import _native, formats
 from hcq.errors import FormatError
 
 pytestmark = pytest.mark.hypothesis
@@ -129,3 +129,36 @@ def test_tensors_are_loaded_if_and_only_if_they_fill_the_data_exactly(place, des
     else:
         with pytest.raises(FormatError):
             hcq.load(place[1], "CLANG")
+
+
+_PLAIN = json.dumps(
+    {"__metadata__": {"k": "v"}, "a": field("F32", [2, 0], 0, 24), "b": field("U8", [], 24, 25)}
+).encode()
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 300), st.sampled_from(list(b'{}[]",:\\ 0123456789.-eabkF_\n\x00\xff'))), max_size=4
+    )
+)
+def test_what_the_fast_reader_of_headers_takes_the_careful_one_reads_alike(changes):
+    header = bytearray(_PLAIN)
+    for at, byte in changes:
+        if at % 3:
+            header[at % len(header)] = byte
+        else:
+            header.insert(at % len(header), byte)
+    fast = _native.safetensors_header(bytes(header))
+    if fast is None:
+        return
+    pairs = json.loads(bytes(header), object_pairs_hook=lambda pairs: pairs)
+    assert len({name for name, _ in pairs}) == len(pairs)
+    said = dict(pairs)
+    metadata = said.pop("__metadata__", [])
+    assert fast[1] == dict(metadata) and len(fast[1]) == len(metadata)
+    items = []
+    for name, fields in said.items():
+        known = dict(fields)
+        assert len(known) == len(fields) == 3
+        items += [name, known["dtype"], tuple(known["shape"]), *known["data_offsets"]]
+    assert fast[0] == items

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from hcq.dtypes import DType
 from hcq.formats import archive, convert, reading
@@ -91,18 +91,16 @@ def load_entries(
         other = {entry.name: entry for entry in convert.converted(entries, dtype)}
     buffers = {entry.name: _allocate(entry, device, dtype if entry.name in other else None) for entry in entries}
     plain: list[tuple[Entry, Buffer]] = []
-    on_host: list[tuple[HostEntry, Buffer]] = []
+    on_host: list[_OnHost] = []
     for entry, buf in zip(entries, buffers.values(), strict=True):
         if isinstance(entry, HostEntry):
             if entry.nbytes and entry.name not in other:
-                on_host.append((entry, buf))
+                on_host.append(_OnHost(entry, buf, entry.nbytes))
         elif entry.nbytes and entry.name not in other:
             plain.append((entry, buf))
     with progress_of(sum(entry.nbytes for entry in entries), progress) as done:
         reading.fill(plain, _MOST_THREADS, done)
-        for array, buf in on_host:
-            _read_on_host(array, buf)
-            done(array.nbytes)
+        reading.run_all(on_host, _read_on_host, _MOST_THREADS, done)
         for each in sorted(other.values(), key=lambda entry: (entry.source.path, entry.offset)):
             if each.nbytes:
                 convert.convert(each, buffers[each.name])
@@ -118,7 +116,16 @@ def _allocate(entry: Entry, device: str, other: DType | None) -> Buffer:
     return buf
 
 
-def _read_on_host(entry: HostEntry, buf: Buffer) -> None:
+class _OnHost(NamedTuple):
+    """An array that the host has to unpack or turn round, and where it goes."""
+
+    entry: HostEntry
+    buf: Buffer
+    nbytes: int
+
+
+def _read_on_host(work: _OnHost) -> None:
+    entry, buf = work.entry, work.buf
     exporter = buf._export()
     if exporter is not None:
         entry.read_into(memoryview(exporter))

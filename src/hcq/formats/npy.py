@@ -13,6 +13,8 @@ import os
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hcq import dtypes
@@ -28,7 +30,7 @@ ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 _USER_TYPES = 256  # the number of the first type that is not NumPy's own
 _MOST_HEADER = 1 << 16  # bytes of a description
 _MOST_DEFLATED = 1032  # bytes that one deflated byte can stand for
-_PIECE = 1 << 20  # bytes that are decompressed at once
+_PIECE = 1 << 20  # bytes that are unpacked or turned round at once
 _BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error, RuntimeError, ValueError)
 
 
@@ -51,31 +53,58 @@ class HostEntry(Entry):
 
     def read_into(self, view: memoryview) -> None:
         """Fill `view`, bytes. Blocks. FormatError for damage, which zip files show by their sums."""
-        if self.stored.isnative and not self.fortran:
-            self._bytes_into(view)
-            return
+        with self._reading() as read:
+            if self.fortran and len(self.shape) > 1:
+                self._turn_round(view, read)
+            else:
+                read(view)
+        if not self.stored.isnative:
+            import numpy
+
+            numpy.frombuffer(view, self.stored.newbyteorder("=")).byteswap(inplace=True)
+
+    def _turn_round(self, view: memoryview, read: Callable[[memoryview], None]) -> None:
+        """Fill `view` from Fortran's order, in which the last index changes last: some of its values at a time."""
         import numpy
 
-        data = bytearray(self.nbytes)
-        self._bytes_into(memoryview(data))
-        array = numpy.frombuffer(data, self.stored).reshape(self.shape, order="F" if self.fortran else "C")
-        numpy.frombuffer(view, self.stored.newbyteorder("=")).reshape(self.shape)[...] = array
+        into = numpy.frombuffer(view, self.stored.newbyteorder("=")).reshape(self.shape)
+        count, row = self.shape[-1], math.prod(self.shape[:-1])
+        at_once = max(1, min(count, _PIECE // (row * self.stored.itemsize)))
+        block = numpy.empty(at_once * row, into.dtype)
+        for at in range(0, count, at_once):
+            some = min(at_once, count - at)
+            part = block[: some * row]
+            read(memoryview(part.data).cast("B"))
+            into[..., at : at + some] = part.reshape((*self.shape[:-1], some), order="F")
 
-    def _bytes_into(self, view: memoryview) -> None:
+    @contextmanager
+    def _reading(self) -> Iterator[Callable[[memoryview], None]]:
+        """A function that fills views with the array's bytes, one after the other. All are to be read."""
         if self.member is None:
-            self.source.read_into([view], self.offset)
+            at = self.offset
+
+            def read(view: memoryview) -> None:
+                nonlocal at
+                self.source.read_into([view], at)
+                at += len(view)
+
+            yield read
             return
         container, member = self.member
         try:
             stream: Any
             with container.open(member) as stream:
                 stream.read(self.offset)
-                done = 0
-                while done < len(view):
-                    count = stream.readinto(view[done : done + _PIECE])
-                    if not count:
-                        raise EOFError("it ends early")
-                    done += count
+
+                def unpack(view: memoryview) -> None:
+                    done = 0
+                    while done < len(view):
+                        count = stream.readinto(view[done : done + _PIECE])
+                        if not count:
+                            raise EOFError("it ends early")
+                        done += count
+
+                yield unpack
                 stream.read(1)  # the end, where the sum is compared
         except _BROKEN_ZIP as error:
             raise FormatError(self.source.path, None, f"array {self.name!r} can't be read: {error}") from None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from hcq.formats.entry import Entry
 from hcq.formats.source import Source
@@ -28,6 +28,16 @@ _MOST_GAP = 4096  # bytes between tensors that are rather read and dropped than 
 _ALONE = 4 << 20  # bytes up to which a second thread isn't worth its start
 
 Done = Callable[[int], None]  # told of bytes that were read, by any thread
+
+
+class Sized(Protocol):
+    """Some of the work of a load."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+_Work = TypeVar("_Work", bound=Sized)
 
 
 class _Piece(NamedTuple):
@@ -70,7 +80,7 @@ def _fill_together(ordered: Sequence[tuple[Entry, Any]], device: str, threads: i
         profile.host_copy(Device[device], f"DISK -> {device}", began, sum(entry.nbytes for entry, _ in ordered))
 
 
-def run_all(work: Sequence[_Piece], task: Callable[[_Piece], None], threads: int, done: Done) -> None:
+def run_all(work: Sequence[_Work], task: Callable[[_Work], None], threads: int, done: Done) -> None:
     """Do `task` for all of `work`, begun in order, on this thread and others; the first exception ends it."""
     waiting = iter(work)
     lock = threading.Lock()  # guards `waiting`
