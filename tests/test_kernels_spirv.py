@@ -4,16 +4,21 @@ What they compute is tested on the VULKAN device.
 """
 
 import json
+import random
 import re
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 from kernel_makers import Maker, block_sums, items, maker
+from kernel_writer import Kernel
+from test_kernels_errors import load
 from test_kernels_gpu_code import kernels
 
 import hcq
-from hcq.kernels import lower
+from hcq import ops
+from hcq.kernels import builtins, launch, lower
 from hcq.kernels.lower.spirv_text import disassemble
 from hcq.kernels.types import SCALARS, bool_, f16, f32, f64, i8, i32, pointer, u64
 
@@ -47,6 +52,42 @@ def about(module):
 def test_modules_are_valid(accepted, target):
     for function in kernels():
         accepted(lower.source(function, "spirv", target))
+
+
+def test_modules_of_the_library_are_valid(accepted):
+    """Every kernel that these operations launched, and each function of floats."""
+    pytest.importorskip("llvmlite", reason="the LLVM device needs llvmlite")
+    from test_ops_devices import all_of_them, arrays
+
+    all_of_them(*arrays("LLVM"))
+    x = hcq.array(np.arange(40, dtype="f2").reshape(5, 8), "LLVM")
+    for work in (ops.argmin, ops.rms_norm, ops.cumsum, ops.sort):
+        work(x)
+    ops.histogram(hcq.array(np.arange(40, dtype="i4"), "LLVM"), bins=4, low=0, high=40)
+    made = [each.ir for kernel in list(launch._live) for each in kernel._made.values()]
+    from_ops = [function for function in made if "/ops/" in function.file]
+    assert len(from_ops) > 10
+    for function in from_ops:
+        accepted(lower.source(function, "spirv"))
+
+
+@pytest.mark.parametrize("name", [f for f in builtins.MATH if f not in builtins.TWO])
+def test_modules_of_functions_of_floats_are_valid(accepted, name):
+    function = getattr(hcq, name)
+
+    @hcq.kernel
+    def apply(x: hcq.ptr, y: hcq.ptr[hcq.f16]):
+        i = hcq.global_id(0)
+        x[i] = function(x[i]) + x.dtype(function(y[i]))
+
+    for type_ in (f32, f64):
+        accepted(lower.source(apply.ir(x=type_), "spirv"))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_modules_of_random_kernels_are_valid(accepted, seed, tmp_path):
+    module = load(tmp_path / f"random_{seed}.py", Kernel(random.Random(seed)).text(), f"random_{seed}")
+    accepted(lower.source(module.kernel.ir(), "spirv", "nan32 rte32 mesa llvmpipe"))
 
 
 def leaving(how):
