@@ -46,10 +46,10 @@ def source(function: Function, language: str, target: str | None = None) -> Any:
 
         return spirv.write(function, target)
     if language in LANGUAGES:
-        from hcq.kernels.lower import c, dialects, subgroups
+        from hcq.kernels.lower import c, c_group, dialects, subgroups
 
         dialect = dialects.DIALECTS[language]
         if not dialect.shuffle:
             function = subgroups.expand(function, apart=dialect is dialects.C)
-        return c.write(function, dialect)
+        return c_group.write(function, dialect) if dialect is dialects.C else c.write(function, dialect)
     raise CompileError(f"kernels are not written in {language!r}; expected one of {', '.join(LANGUAGES)}")

@@ -212,13 +212,18 @@ class Writer:
     def block(self, block: Block) -> bool:
         """Writes operations until one leaves the block; whether one did, and nothing can follow."""
         for op in block.ops:
-            write: Callable[[Op], bool | None] | None = getattr(self, f"on_{op.code}", None)
-            if write is not None:
-                if write(op):
-                    return op.code != "yield"
-            elif not indices.is_dead(op, self.needs):
-                self.pure(op)
+            if self.block_op(op):
+                return op.code != "yield"
         return True
+
+    def block_op(self, op: Op) -> bool | None:
+        """Writes one operation; whether it left the block."""
+        write: Callable[[Op], bool | None] | None = getattr(self, f"on_{op.code}", None)
+        if write is not None:
+            return write(op)
+        if not indices.is_dead(op, self.needs):
+            self.pure(op)
+        return None
 
     def inner(self, block: Block) -> bool:
         self.indent += "  "
