@@ -13,6 +13,7 @@
 #include "python/kernel_launch.hpp"
 #include "python/record_functions.hpp"
 #include "python/user_line.hpp"
+#include "vulkan/bindings.hpp"
 
 namespace nb = nanobind;
 
@@ -34,4 +35,5 @@ NB_MODULE(_native, m) {
   hcq::bind_cpu(m);
   hcq::bind_disk(m);
   hcq::bind_formats(m);
+  hcq::vk::bind(m);
 }

@@ -168,6 +168,10 @@ OPENCL_PLATFORM = Text(
     "HCQ_OPENCL_PLATFORM", None, "The platform that GPU devices are looked for on: its number, or part of its name."
 )
 
+VULKAN_VALIDATION = Flag(
+    "HCQ_VULKAN_VALIDATION", False, "Open VULKAN devices with the validation layer, which has to be installed."
+)
+
 DISK_ENGINE = Choice(
     "HCQ_DISK_ENGINE",
     "auto",

@@ -19,7 +19,7 @@ BUILTIN: dict[str, str] = {
     "NV": "hcq.drivers:not_built",
     "CUDA": "hcq.drivers:not_built",
     "GPU": "hcq.drivers.opencl:open_opencl",
-    "VULKAN": "hcq.drivers:not_built",
+    "VULKAN": "hcq.drivers.vulkan:open_vulkan",
     "CLANG": "hcq.drivers.cpu:open_clang",
     "LLVM": "hcq.drivers.cpu:open_llvm",
     "DISK": "hcq.drivers.disk:open_disk",

@@ -26,8 +26,9 @@ class TupleWords:
     def _timestamp(self, signal: Any) -> None:
         self.q.append(("timestamp", signal))
 
-    def _submit(self, dev: Any) -> None:
+    def _submit(self, dev: Any) -> bool | None:
         dev.worker(self.lane_name).todo.put(list(self.q))
+        return None
 
 
 class TupleComputeQueue(TupleWords, HWComputeQueue):

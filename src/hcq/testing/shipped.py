@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +32,12 @@ def describe(device: str) -> DriverUnderTest:
             "warning_source": WARNING_CL,
         }
         return DriverUnderTest(name, kernels=_portable("opencl"), **told)
+    if kind == "VULKAN":
+        told = {"lacks": _vulkan_lacks(), "exclusions": VULKAN_NEVER, "bad_source": BAD_GLSL}
+        from hcq.testing.kernels.short_loops import spin
+
+        kernels = {**_portable("spirv"), "spin": spin.source("spirv", cost=6000)}
+        return DriverUnderTest(name, kernels=kernels, **told)
     if kind == "NULL":
         return DriverUnderTest(name, kernels={"nothing": "nothing"}, lacks=NULL_LACKS, core=name == "NULL")
     untold = _UNTOLD if kind == "PYTHON" else (*_UNTOLD, "kernels")
@@ -86,6 +93,26 @@ GPU_NEVER: Mapping[str, str] = {
     "compiler.empty_environment": "PoCL links kernels with the ld that PATH names",
     "checks.races": "streams of drivers in Python share one queue of a kind, so that copies of two are in order",
 }
+
+BAD_GLSL = "#version 450\nlayout(local_size_x = 1) in;\nvoid main() {\n  undeclared[0] = 1;\n}\n"
+
+VULKAN_LACKS: Mapping[str, str] = {
+    "fork": "the threads of Vulkan drivers do not survive a fork, and opening it anew is refused",
+    "host_pointers": "its kernels reach memory that Vulkan gave out",
+    "inject": "faults are injected by native code and the null device",
+    "native": "launches are prepared in Python",
+    "plain": "a kernel takes any sizes",
+}
+
+VULKAN_NEVER: Mapping[str, str] = {
+    "checks.races": "streams of drivers in Python share one queue of a kind, so that copies of two are in order",
+}
+
+
+def _vulkan_lacks() -> Mapping[str, str]:
+    log = {} if shutil.which("glslangValidator") else {"log": "GLSL is compiled by glslangValidator, which is not here"}
+    return {**VULKAN_LACKS, **log}
+
 
 # Without a description nobody knows what source the driver's compiler takes.
 _UNTOLD = ("compiles", "computes", "typed", "log", "plain")

@@ -1,0 +1,7 @@
+// _native's Vulkan part, for hcq.drivers.vulkan.
+#pragma once
+#include <nanobind/nanobind.h>
+
+namespace hcq::vk {
+void bind(nanobind::module_& m);
+}

@@ -1,0 +1,451 @@
+"""VULKAN: choosing among devices, libraries, limits, and what can go wrong; the suite's promises run besides."""
+
+import ctypes
+import gc
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import hcq
+from hcq import _native, ops
+from hcq.drivers.vulkan import physical
+from hcq.errors import CompileError, DeviceLost, DeviceUnavailable, InvalidProgram, LaunchError, OutOfMemory
+from hcq.kernels import lower
+
+if _native.vulkan_has_validation():
+    os.environ.setdefault("HCQ_VULKAN_VALIDATION", "1")
+
+try:
+    physical.devices()
+except DeviceUnavailable as none_here:
+    pytest.skip(f"VULKAN: {none_here}", allow_module_level=True)
+
+GLSL = """#version 450
+#extension GL_EXT_buffer_reference : require
+layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
+layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float at[]; };
+layout(push_constant, std430) uniform Launch {
+  uvec3 groups; uint unused; Floats to; Floats from; float factor;
+} launch;
+void main() {
+  uint i = gl_GlobalInvocationID.x;
+  launch.to.at[i] = launch.factor * launch.from.at[i];
+}
+"""
+
+REASON = """
+import hcq
+try:
+    hcq.Device[{name!r}]
+except hcq.errors.DeviceUnavailable as why:
+    print(why.reason, "|", why.hint)
+"""
+
+
+@hcq.kernel
+def scale(out: hcq.ptr[hcq.f32], x: hcq.ptr[hcq.f32], factor: hcq.f32, extra: hcq.u16):
+    i = hcq.global_id(0)
+    out[i] = factor * x[i] + hcq.f32(extra)
+
+
+@hcq.kernel
+def bump(out: hcq.ptr[hcq.u8]):
+    i = hcq.global_id(0)
+    out[i] += 1
+
+
+@hcq.kernel
+def large(out: hcq.ptr[hcq.i32], count: hcq.constexpr):
+    shared = hcq.local(hcq.i32, count)
+    item = hcq.local_id(0)
+    shared[item] = item
+    hcq.barrier()
+    out[item] = shared[item]
+
+
+NAME = lower.entry_name("scale")
+
+
+def in_process(code, **env):
+    """Runs code in a fresh interpreter; what it prints."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path))), **env}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], env=environment, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def vulkan():
+    yield hcq.Device["VULKAN"]
+    said = _native.vulkan_messages()
+    assert not said, "\n\n".join(said[:3])
+
+
+@pytest.fixture
+def fresh(vulkan):
+    hcq.Device.close("VULKAN")
+    yield hcq.Device["VULKAN"]
+    hcq.Device.close("VULKAN")
+
+
+def test_without_a_driver_the_reason_and_a_hint_are_told(tmp_path):
+    told = in_process(REASON.format(name="VULKAN"), VK_ICD_FILENAMES=str(tmp_path / "none.json"), VK_DRIVER_FILES="")
+    assert "Vulkan driver" in told and "mesa-vulkan-drivers" in told
+
+
+def test_a_broken_driver_is_no_driver(tmp_path):
+    (tmp_path / "broken.json").write_text(
+        '{"file_format_version": "1.0.0", "ICD": {"library_path": "/nonexistent/libnone.so", "api_version": "1.3.0"}}'
+    )
+    told = in_process(REASON.format(name="VULKAN"), VK_ICD_FILENAMES=str(tmp_path / "broken.json"), VK_DRIVER_FILES="")
+    assert "Vulkan driver" in told and "VK_ICD_FILENAMES" in told
+
+
+def test_devices_are_chosen_by_number_and_by_name(vulkan):
+    word = vulkan.physical.facts["driver"].split()[0].lower()
+    named = hcq.Device[f"VULKAN:{word}"]
+    assert named.physical.name == vulkan.physical.name and named is not vulkan
+    named.close()
+    with pytest.raises(DeviceUnavailable, match="'xyzzy' in its name"):
+        hcq.Device["VULKAN:xyzzy"]
+
+
+def test_what_the_device_is_can_be_asked(vulkan):
+    info = vulkan.info
+    assert info["device"] == vulkan.physical.name and info["version"].startswith("Vulkan 1.") and info["memory"] > 0
+
+
+def test_a_device_on_the_cpu_is_only_used_when_named(vulkan):
+    if not vulkan.is_cpu_implementation:
+        pytest.skip("the first Vulkan device is no CPU")
+    clean = dict.fromkeys((*hcq.Device._devices, "CPU", "HCQ_DEVICE"), "")
+    assert in_process("import hcq; print(hcq.Device.DEFAULT)", **clean) in ("CLANG", "LLVM")
+
+
+def test_a_forked_child_is_told_that_vulkan_can_not_be_opened_there(vulkan):
+    code = "import os\nimport hcq\nhcq.Device['VULKAN']\nif os.fork() == 0:\n"
+    code += textwrap.indent(REASON.format(name="VULKAN").replace("import hcq", ""), "    ")
+    code += "    import sys; sys.stdout.flush(); os._exit(0)\nos.wait()"
+    assert "before this process was forked" in in_process(code)
+
+
+def test_glsl_is_compiled_where_there_is_a_compiler(vulkan):
+    if shutil.which("glslangValidator") is None:
+        with pytest.raises(CompileError, match="glslang-tools"):
+            vulkan.program("main", GLSL)
+        return
+    program = vulkan.program("main", GLSL)
+    x, out = hcq.array(np.arange(64, dtype="f4"), "VULKAN"), hcq.empty(64, hcq.f32, "VULKAN")
+    program(out, x, vals=(np.float32(1.5),), global_size=(4, 1, 1), local_size=(16, 1, 1))
+    assert (out.numpy() == 1.5 * np.arange(64, dtype="f4")).all()
+    with pytest.raises(CompileError) as caught:
+        vulkan.program("main", GLSL.replace("launch.factor *", "undeclared *"))
+    assert "undeclared" in caught.value.log and ":10:" in caught.value.log
+
+
+def test_one_kernel_runs_in_groups_of_any_size(vulkan):
+    program = vulkan.program(NAME, scale.source("spirv"))
+    assert program.buffer_count == 2 and list(program.value_types) == ["f32", "u16"]
+    x, out = hcq.array(np.arange(64, dtype="f4"), "VULKAN"), hcq.empty(64, hcq.f32, "VULKAN")
+    for groups, items in ((4, 16), (64, 1), (1, 64), (4, 16)):
+        program(out, x, vals=(1.5, groups), global_size=(groups, 1, 1), local_size=(items, 1, 1))
+        assert (out.numpy() == 1.5 * np.arange(64, dtype="f4") + groups).all()
+    with pytest.raises(LaunchError):
+        program(out, x, vals=(1.5, -1))
+
+
+def test_a_view_at_any_byte_is_an_argument(vulkan):
+    add = vulkan.program(lower.entry_name("bump"), bump.source("spirv"))
+    whole = hcq.zeros(100, hcq.dtypes.uint8, "VULKAN")
+    for offset in (1, 3, 65):
+        add(whole.view(5, hcq.dtypes.uint8, offset).ensure_allocated(), global_size=(5, 1, 1))
+    assert [int(at) for at in np.flatnonzero(whole.numpy())] == [1, 2, 3, 4, 5, 6, 7, 65, 66, 67, 68, 69]
+
+
+def test_libraries_of_others_and_damaged_ones_are_refused(vulkan):
+    library = vulkan.compiler.compile(scale.source("spirv"))
+    with pytest.raises(InvalidProgram, match="it has "):
+        vulkan.runtime("scales", library)
+    for bad in (b"", b"no library", library[:-1], library[:200] + bytes([library[200] ^ 1]) + library[201:]):
+        with pytest.raises(InvalidProgram):
+            vulkan.runtime(NAME, bad)
+    module = scale.source("spirv")
+    for damaged in (
+        b"",
+        b"text",
+        module[:-1],
+        module[:18],
+        b"\0" + module[1:],
+        module[:20] + b"\0\0\0\0" + module[24:],
+    ):
+        with pytest.raises(CompileError, match="no module of SPIR-V"):
+            vulkan.compiler.compile(damaged)
+
+
+def test_a_compiler_pickles(vulkan):
+    other = pickle.loads(pickle.dumps(vulkan.compiler))
+    assert vulkan.runtime(NAME, other.compile(scale.source("spirv"))).name == NAME
+
+
+def test_what_the_device_lacks_is_named_when_a_module_is_loaded(vulkan, monkeypatch):
+    monkeypatch.setitem(vulkan.physical.facts["has"], "i64", False)
+    with pytest.raises(InvalidProgram, match=r"uses Int64, and .* has no such thing"):
+        vulkan.program(NAME, scale.source("spirv"))
+
+
+def test_more_local_memory_than_a_group_has_is_refused(vulkan):
+    count = vulkan.limits.local_memory_bytes // 4 + 1
+    with pytest.raises(InvalidProgram, match="bytes of local memory"):
+        vulkan.program(lower.entry_name("large"), large.source("spirv", count=count))
+
+
+def test_a_group_larger_than_the_device_takes_is_refused(vulkan):
+    program, out = vulkan.program(NAME, scale.source("spirv")), hcq.zeros(1, hcq.f32, "VULKAN")
+    with pytest.raises(LaunchError):
+        program(out, out, vals=(1.0, 0), local_size=(vulkan.limits.max_group_items + 1, 1, 1))
+    with pytest.raises(LaunchError):
+        program(out, out, vals=(1.0, 0), global_size=(vulkan.limits.max_groups[0] + 1, 1, 1))
+
+
+def test_memory_beyond_the_largest_buffer_is_out_of_memory(vulkan):
+    with pytest.raises(OutOfMemory):
+        hcq.empty(vulkan.limits.max_buffer_bytes + 1, hcq.dtypes.uint8, "VULKAN")
+
+
+def test_allocations_share_blocks_and_give_them_back(fresh):
+    buffers = [hcq.empty(1000, hcq.dtypes.uint8, "VULKAN") for _ in range(2000)]
+    assert len({buf._buf.va_addr for buf in buffers}) == 2000
+    assert fresh.native.allocated <= 64 << 20 and _native.vulkan_alive()["memory"] <= 3
+    del buffers
+    fresh.allocator.free_cache()
+    big = [hcq.empty(20 << 20, hcq.dtypes.uint8, "VULKAN") for _ in range(3)]
+    assert fresh.native.allocated >= 60 << 20
+    del big
+    fresh.allocator.free_cache()
+    assert fresh.native.allocated <= 64 << 20
+
+
+@pytest.mark.parametrize("options", [hcq.BufferOptions(host=True), hcq.BufferOptions(cpu_access=True)])
+def test_mapped_memory_is_an_argument_too(vulkan, options):
+    buf = hcq.Buffer("VULKAN", 64, hcq.f32, options=options).allocate()
+    host = np.frombuffer((ctypes.c_ubyte * 256).from_address(buf._buf.va_addr), "f4")
+    host[:] = 3
+    program = vulkan.program(NAME, scale.source("spirv"))
+    program(buf, buf, vals=(2.0, 1), global_size=(64, 1, 1), wait=True)
+    assert (host == 7).all()
+
+
+def test_copies_work_where_the_host_does_not_reach_the_memory(vulkan, monkeypatch):
+    hcq.Device.close("VULKAN")
+    monkeypatch.setenv("HCQ_FORCE_STAGING", "1")
+    given = np.random.default_rng(1).integers(0, 255, 5_000_001, dtype="u1")
+    a, b = hcq.array(given, "VULKAN"), hcq.empty(given.size, hcq.dtypes.uint8, "VULKAN")
+    assert not hasattr(a.allocator, "as_buffer")
+    hcq.copy(b, a)
+    assert (b.numpy() == given).all()
+    part = b.view(1000, hcq.dtypes.uint8, 333).ensure_allocated()
+    assert (part.numpy() == given[333:1333]).all()
+    del a, b, part
+    hcq.Device.close("VULKAN")
+
+
+@pytest.mark.parametrize("shift", [-3, 0, 1, 40])
+def test_a_copy_command_may_overlap_itself(vulkan, shift):
+    given = np.arange(100, dtype="u1")
+    buf = hcq.array(given, "VULKAN")
+    at = buf._buf.va_addr
+    vulkan.hw_copy_queue_t().copy(at + 10 + shift, at + 10, 50).submit(vulkan)
+    vulkan.synchronize()
+    given[10 + shift : 60 + shift] = given[10:60].copy()
+    assert (buf.numpy() == given).all()
+
+
+def test_copies_reach_any_memory_of_the_host(vulkan):
+    if not vulkan.physical.facts["imports"]:
+        pytest.skip("the device has no VK_EXT_external_memory_host")
+    source, target = np.arange(10_001, dtype="u1"), np.zeros(10_001, dtype="u1")
+    buf = hcq.empty(10_001, hcq.dtypes.uint8, "VULKAN")
+    at = buf._buf.va_addr
+    queue = vulkan.hw_copy_queue_t().copy(at, source.ctypes.data, 10_001).copy(target.ctypes.data + 1, at + 1, 9_999)
+    queue.submit(vulkan)
+    vulkan.synchronize()
+    assert (target[1:10_000] == source[1:10_000]).all() and target[0] == target[10_000] == 0
+
+
+def test_time_stamps_are_on_the_hosts_clock(vulkan):
+    stamps = [vulkan.signal_t() for _ in range(2)]
+    before = time.perf_counter_ns()
+    for signal in stamps:
+        vulkan.hw_compute_queue_t().timestamp(signal).submit(vulkan)
+    vulkan.synchronize()
+    after = time.perf_counter_ns()
+    slack = 0 if vulkan.is_cpu_implementation else 1e6
+    assert before - slack <= stamps[0].timestamp * 1000 <= stamps[1].timestamp * 1000 <= after + slack
+
+
+def test_bound_queues_see_arguments_that_were_written_since(vulkan):
+    program = vulkan.program(NAME, scale.source("spirv"))
+    x, out = hcq.array(np.ones(16, "f4"), "VULKAN"), hcq.zeros(16, hcq.f32, "VULKAN")
+    block = hcq.Buffer("VULKAN", 64, hcq.dtypes.uint8, options=hcq.BufferOptions(cpu_access=True)).allocate()
+    at = program.fill_kernargs((out._buf, x._buf), (1.0, 0), block._buf.va_addr)
+    queue = vulkan.hw_compute_queue_t().exec(program, at, (16, 1, 1), (1, 1, 1)).bind(vulkan)
+    for factor in (2.0, 2.0, 3.0):
+        program.fill_kernargs((out._buf, x._buf), (factor, 0), at)
+        queue.submit(vulkan)
+        vulkan.synchronize()
+        assert (out.numpy() == factor).all()
+    queue.update_exec(0, (8, 1, 1))
+    program.fill_kernargs((out._buf, x._buf), (5.0, 0), at)
+    queue.submit(vulkan)
+    vulkan.synchronize()
+    assert (out.numpy() == [5.0] * 8 + [3.0] * 8).all()
+
+
+def test_a_failed_submit_loses_the_device_with_vulkans_answer_as_the_cause(fresh):
+    program, out = fresh.program(NAME, scale.source("spirv")), hcq.zeros(64, hcq.f32, "VULKAN")
+    program(out, out, vals=(1.0, 0), global_size=(64, 1, 1), wait=True)
+    fresh.native.fail_next(-4)
+    with pytest.raises(DeviceLost, match="VK_ERROR_DEVICE_LOST"):
+        program(out, out, vals=(1.0, 0), global_size=(64, 1, 1))
+    with pytest.raises(DeviceLost, match="VK_ERROR_DEVICE_LOST"):
+        fresh.synchronize()
+    hcq.Device.close("VULKAN")
+    assert (hcq.zeros(64, hcq.f32, "VULKAN").numpy() == 0).all()
+
+
+def test_a_command_that_fails_behind_a_wait_is_named_to_all_who_wait(fresh):
+    program, out = fresh.program(NAME, scale.source("spirv")), hcq.zeros(64, hcq.f32, "VULKAN")
+    gate, done = fresh.signal_t(), fresh.signal_t()
+    args = program.fill_kernargs((out._buf, out._buf), (1.0, 0))
+    fresh.hw_compute_queue_t().wait(gate, 1).exec(program, args, (64, 1, 1)).signal(done, 1).submit(fresh)
+    fresh.native.fail_next(-4)
+    gate.value = 1
+    with pytest.raises(DeviceLost, match=f"exec {NAME}"):
+        done.wait(1)
+    with pytest.raises(DeviceLost):
+        fresh.synchronize()
+
+
+def test_launches_in_a_row_are_vulkans_before_they_are_over(vulkan):
+    program, out = vulkan.program(NAME, scale.source("spirv")), hcq.array(np.ones(64, "f4"), "VULKAN")
+    for _ in range(3000):
+        program(out, out, vals=(1.0, 1), global_size=(1, 1, 1))
+    vulkan.synchronize()
+    assert out.numpy()[0] == 3001
+
+
+def test_threads_share_a_device(vulkan):
+    program = vulkan.program(NAME, scale.source("spirv"))
+    outs = [hcq.array(np.ones(1, "f4"), "VULKAN") for _ in range(4)]
+
+    def launch(out):
+        for _ in range(100):
+            program(out, out, vals=(1.0, 1))
+
+    threads = [threading.Thread(target=launch, args=(out,)) for out in outs]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert [float(out.numpy()[0]) for out in outs] == [101.0] * 4
+
+
+def test_a_process_ends_its_queued_work(vulkan):
+    code = """
+    import atexit
+    import numpy as np
+    import hcq
+    out = []
+    atexit.register(lambda: print(out[0].numpy()))  # runs last
+    out.append(hcq.zeros(4, hcq.i32, "VULKAN"))
+    for _ in range(50):
+        hcq.ops.add(out[0], 1, out=out[0])
+    """
+    assert in_process(code) == "[50 50 50 50]"
+
+
+@pytest.mark.parametrize("direction", ["to", "from"])
+@pytest.mark.parametrize("other", ["LLVM", "NULL", "PYTHON"])
+def test_copies_between_devices_come_after_what_is_queued(vulkan, other, direction):
+    names = ("VULKAN", other) if direction == "to" else (other, "VULKAN")
+    src, dest = hcq.array(np.arange(10_000, dtype="i4"), names[0]), hcq.zeros(10_000, hcq.i32, names[1])
+    if other != "NULL":
+        hcq.ops.add(src, 1, out=src)
+    hcq.copy(dest, src)
+    assert (dest.numpy() == np.arange(10_000) + (other != "NULL")).all()
+
+
+def test_one_graph_takes_work_of_two_devices(vulkan):
+    a, b = hcq.array(np.arange(100, dtype="i4"), "LLVM"), hcq.zeros(100, hcq.i32, "VULKAN")
+    with hcq.capture() as graph:
+        hcq.ops.add(a, 1, out=a)
+        hcq.copy(b, a)
+        hcq.ops.multiply(b, 2, out=b)
+    for turn in (1, 2):
+        graph.replay().wait()
+        assert (b.numpy() == 2 * (np.arange(100) + turn)).all()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i8"])
+def test_operations_give_what_llvm_gives(vulkan, dtype):
+    rng = np.random.default_rng(3)
+    x, y = ((rng.standard_normal((37, 29)) * 20).astype(dtype) for _ in range(2))
+    made = {}
+    for device in ("LLVM", "VULKAN"):
+        a, b = hcq.array(x, device), hcq.array(y, device)
+        made[device] = [ops.add(a, b), ops.sum(a, axis=1), ops.transpose(a), ops.matmul(a, ops.transpose(b))]
+        if dtype == "f4":
+            made[device] += [ops.exp(a), ops.divide(a, b)]
+    for ours, theirs in zip(made["VULKAN"], made["LLVM"], strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+def test_a_view_of_the_memory_outlives_the_device(fresh):
+    if not fresh.is_mapped:
+        pytest.skip("the host does not work in place here")
+    buf = hcq.array(np.arange(100, dtype="i4"), "VULKAN")
+    seen = np.asarray(buf)
+    fresh.close()
+    assert (seen == np.arange(100)).all() and _native.vulkan_alive()["device"] == 1
+    del seen, buf
+    gc.collect()
+    assert _native.vulkan_alive()["device"] == 0
+
+
+def test_nothing_is_left_of_closed_devices(vulkan):
+    hcq.Device.close("VULKAN")
+    source = scale.source("spirv")
+
+    def living():
+        gc.collect()
+        names = ("VulkanDevice", "VulkanProgram", "VulkanPipeline", "VulkanModule", "VulkanHold", "VulkanCommands")
+        return (
+            _native.vulkan_alive(),
+            sum(type(each).__name__ in names for each in gc.get_objects()),
+            len(os.listdir("/proc/self/task")),
+            len(os.listdir("/proc/self/fd")),
+        )
+
+    def round_trip():
+        device = hcq.Device["VULKAN"]
+        out = hcq.array(np.ones(64, "f4"), "VULKAN")
+        device.program(NAME, source)(out, out, vals=(2.0, 0), global_size=(64, 1, 1), wait=True)
+        assert out.numpy()[0] == 2
+        del out
+        device.close()
+
+    round_trip()
+    before = living()
+    for _ in range(20):
+        round_trip()
+    assert living() == before and not any(_native.vulkan_alive().values())
