@@ -78,6 +78,24 @@ def a_path_leads_to_one_file_for_ever() -> Context:
     return patch.object(OpenFile, "is_still", lambda self, place: True)
 
 
+@breaks("disk.same_bytes", "test_buffers_of_one_file_are_the_same_bytes_to_a_graph")
+def buffers_of_a_file_begin_where_they_like() -> Context:
+    def elsewhere(claim: Any) -> Any:
+        def wrong(self: DiskAllocator, file: OpenFile, size: int) -> Any:
+            handle = claim(self, file, size)
+            handle.va_addr += 0 if file.writable else 1 << 50
+            return handle
+
+        return wrong
+
+    return changed(DiskAllocator, "_claim", elsewhere)
+
+
+@breaks("disk.same_bytes", "test_a_file_that_is_only_read_is_no_destination")
+def whoever_has_a_file_may_write_it() -> Context:
+    return patch.object(OpenFile, "check_write", lambda self, count, offset: None)
+
+
 @breaks("disk.no_path", "test_disk_without_a_path_opens_and_allocates_nothing")
 def disk_alone_has_memory() -> Context:
     def make(alloc: Any) -> Any:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from hcq.formats import archive, entry, gguf, reading, safetensors, saving
+from hcq.formats import archive, entry, gguf, gguf_head, reading, safetensors, saving
 from hcq.formats.replace import NewFile
 from hcq.testing.breakages import breaks, changed, together
 from hcq.testing.mutants.devices import Context
@@ -41,6 +41,14 @@ def everything_is_loaded() -> Context:
 @breaks("formats.save", "test_buffers_are_saved_after_the_work_queued")
 def files_end_a_byte_early() -> Context:
     return changed(saving, "_pieces", lambda pieces: lambda tensor: (piece[:-1] for piece in pieces(tensor)))
+
+
+@breaks("formats.gguf", "test_floats_and_blocks_are_saved_as_gguf")
+def numbers_of_gguf_have_four_bytes_more() -> Context:
+    def longer(value: Any) -> Any:
+        return lambda key, said, nesting: (found := value(key, said, nesting))[:1] + (found[1] + bytes(4),)
+
+    return changed(gguf_head, "_value", longer)
 
 
 @breaks("formats.save", "test_a_save_that_fails_leaves_the_old_file")

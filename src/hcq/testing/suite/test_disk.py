@@ -264,3 +264,25 @@ def test_reads_of_files_are_traced_by_where_they_lead(dev, file):
         hcq.copy(dest, buf)
         dev.synchronize()
     assert {span.name for span in p.spans if span.kind == "copy"} == {f"DISK -> {dev.dname}"}
+
+
+@promise("disk.same_bytes")
+def test_buffers_of_one_file_are_the_same_bytes_to_a_graph(dev, file):
+    write, again = on_disk(file, mode="?mode=rw"), on_disk(file)
+    assert write._buf.va_addr == again._buf.va_addr
+    source, dest = filled(dev, noise(SIZE, 1)), empty(dev, SIZE, BYTE)
+    with hcq.capture() as graph:
+        hcq.copy(write, source)
+        hcq.copy(dest, again)
+    graph.replay().wait()
+    assert (read(dest) == noise(SIZE, 1)).all()
+
+
+@promise("disk.same_bytes")
+def test_a_file_that_is_only_read_is_no_destination(dev, file):
+    dest, other, source = on_disk(file), on_disk(file, mode="?mode=rw"), filled(dev, noise(SIZE, 1))
+    with pytest.raises(PermissionError):
+        hcq.copy(dest, source)
+    with hcq.capture(), pytest.raises(PermissionError):
+        hcq.copy(dest, source)
+    assert (read(other) == noise(SIZE)).all()

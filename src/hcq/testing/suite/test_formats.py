@@ -81,6 +81,20 @@ def test_a_save_that_fails_leaves_the_old_file(dev, tmp_path):
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
 
 
+@promise("formats.gguf")
+def test_floats_and_blocks_are_saved_as_gguf(dev, tmp_path):
+    values = {"f": np.arange(6, dtype=np.float32).reshape(2, 3), "q": noise(34 * 6).reshape(3, 68)}
+    buffers = {name: filled(dev, value) for name, value in values.items()}
+    path, metadata = tmp_path / "a.gguf", {"general.name": "x", "count": 7, "list": [1.5, -2.0]}
+    buffers["q"] = hcq.array(values["q"], dev.dname)
+    hcq.save(path, buffers, metadata=metadata, types={"q": "Q8_0"})
+    loaded = hcq.load(path, dev.dname)
+    assert loaded.metadata == metadata and loaded.types == {"f": "F32", "q": "Q8_0"}
+    assert loaded.shapes["q"] == (3, 64)
+    assert read(loaded["f"], np.float32).tobytes() == values["f"].tobytes()
+    same(loaded["q"], values["q"])
+
+
 @promise("formats.checked")
 @pytest.mark.parametrize("wrong", ["truncated", "overlapping", "too long", "twice"])
 def test_damaged_files_are_refused_before_anything_is_allocated(dev, wrong, tmp_path):
