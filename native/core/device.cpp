@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/interface.hpp"
 #include "core/report.hpp"
 #include "core/scheduler.hpp"
 
@@ -48,6 +49,7 @@ void device_release(Device* d) {
   if (Queue* q = d->compute.load(std::memory_order_acquire)) queue_close(q);
   if (Queue* q = d->copy.load(std::memory_order_acquire)) queue_close(q);
   for (Queue* q : d->lanes) queue_close(q);
+  if (d->interface) d->interface->leave(d->context);
   delete d;
 }
 

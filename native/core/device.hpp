@@ -9,6 +9,8 @@
 
 namespace hcq {
 
+struct Interface;
+
 // A signal and the next value to give it; own launches reserve and publish under the lock, so values arrive in order.
 struct Timeline {
   Signal* signal = nullptr;
@@ -48,6 +50,10 @@ struct Device {
   std::vector<Injection> armed;  // under inject_lock
   std::atomic<bool> closed{false};
   KernargsArena kernargs;  // under the GIL
+  // Who carries out the commands of its queues, with that one's own idea of the device; null: our threads. Set before
+  // the first queue is made.
+  const Interface* interface = nullptr;
+  void* context = nullptr;
 };
 
 Device* device_create(std::string name);

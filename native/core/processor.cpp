@@ -4,6 +4,7 @@
 
 #include "core/device.hpp"
 #include "core/file_copy.hpp"
+#include "core/interface.hpp"
 #include "core/program.hpp"
 #include "core/queue_list.hpp"
 #include "core/scheduler.hpp"
@@ -48,6 +49,9 @@ void drop_signal(Queue* q, Signal* s, uint64_t value, uint64_t error, bool own) 
   if (!lost && (own || s == d->timeline.signal)) signal_set(*s->memory, value);
 }
 
+// Whether commands that an interface has are not over.
+bool in_flight(const Queue* q) { return q->flights && !flights_none(q); }
+
 // Past the current packet. The store to `done` comes last: what it covers may be released by whoever sees it.
 void advance(Queue* q, const PacketHeader* h) {
   if (q->nested) {
@@ -57,9 +61,11 @@ void advance(Queue* q, const PacketHeader* h) {
     h = reinterpret_cast<PacketHeader*>(current(q));
     if (h->flags & kCompletes) {
       auto* p = reinterpret_cast<const IndirectPacket*>(h);
-      if (uint64_t error = failure(q))
+      if (uint64_t error = failure(q)) {
         drop_signal(q, p->signal, p->value, error, true);
-      else {
+      } else if (in_flight(q)) {
+        flights_signal(q, p->signal, p->value, true);
+      } else {
         if (__builtin_expect(recording() != 0, 0)) record_order(q, RecordKind::signal, p->signal, p->value);
         signal_set(*p->signal->memory, p->value);
       }
@@ -68,6 +74,7 @@ void advance(Queue* q, const PacketHeader* h) {
   if (h->flags & kEndOfSubmit) q->dropping = 0;
   q->read_offset += h->units;
   q->read_position += h->units;
+  if (in_flight(q)) return flights_cover(q);
   q->done.value.store(q->read_position, std::memory_order_release);
 }
 
@@ -146,48 +153,12 @@ void drop(Queue* q, uint8_t* packet, uint64_t error) {
 // What follows the work of an exec or copy packet: times, the signal, the next packet.
 void complete(Queue* q, uint8_t* packet, uint64_t start, uint64_t end) {
   auto* h = reinterpret_cast<PacketHeader*>(packet);
-  Signal* signal;
-  uint64_t value;
-  Timing* timing = nullptr;
-  if (h->type == PacketType::exec) {
-    auto* p = reinterpret_cast<ExecPacket*>(packet);
-    signal = p->signal;
-    value = p->value;
-    if (h->flags & kTimed) timing = reinterpret_cast<ExecExtra*>(packet + kUnit)->timing;
-    q->last_program = p->program->id;
-  } else {
-    auto* p = reinterpret_cast<CopyPacket*>(packet);
-    signal = p->signal;
-    value = p->value;
-    if (h->flags & kTimed) timing = p->timing;
-    q->last_program = 0;
-  }
-  q->last_record = submit_record(q, h);
-  q->last_signal = h->flags & kCompletes ? signal->id : 0;
-  q->last_value = value;
-  // release: who sees these sees the four above. One writer; `completed` is read to see that a queue moves
-  q->completed.store(q->completed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  q->running.store(nullptr, std::memory_order_release);
-  if (timing) {
-    timing->start = start;
-    timing->end = end;
-    timing->release();
-  }
-  if (start && __builtin_expect(recording() != 0, 0)) {
-    const RecordChunk* chunk = q->record_slot.chunk;
-    record_command(q, packet, start, end);
-    // The next command starts now, unless memory was made or somebody has to be woken: one look at the clock for both.
-    if (chunk == q->record_slot.chunk && !blocked_entries() &&
-        !(h->flags & kCompletes && signal->memory->sleepers.load(std::memory_order_relaxed)))
-      q->record_clock = end;
-    q->record_signal = h->flags & kCompletes ? signal : nullptr;
-    q->record_value = value;
-  }
-  if (h->flags & kCompletes) signal_set(*signal->memory, value);
+  command_ended(q, packet, submit_record(q, h), start, end);
   advance(q, h);
 }
 
-enum class Did : uint8_t { next, blocked, pending, refused, again };
+// full: the next packet can't be given to the interface before something is over
+enum class Did : uint8_t { next, blocked, pending, refused, again, full };
 
 // Blocks the queue on (signal, value) unless that is reached by now.
 Did wait_for(Queue* q, Signal* s, uint64_t value, bool own) {
@@ -200,6 +171,18 @@ Did wait_for(Queue* q, Signal* s, uint64_t value, bool own) {
   if (!ready && !q->device->fault.load(std::memory_order_acquire)) return Did::blocked;
   unblock(q);
   return Did::again;
+}
+
+// Whether the device's own timeline is at `value`, or will be when a command begins that is given now.
+bool comes(const Queue* q, const Signal* s, uint64_t value) {
+  return s->memory->value.load(std::memory_order_acquire) >= value || (q->flights && flights_promise(q, s, value));
+}
+
+Did given(Gave gave, Queue* q, const PacketHeader* h) {
+  if (gave == Gave::full) return Did::full;
+  if (gave == Gave::lost) return Did::again;
+  advance(q, h);
+  return Did::next;
 }
 
 // Runs an exec or copy as a job over several threads. When others are still at it, whoever finishes last inherits the
@@ -232,22 +215,26 @@ Did run_exec(Queue* q, uint8_t* packet, bool helper, uint64_t deadline) {
   auto* p = reinterpret_cast<ExecPacket*>(packet);
   uint32_t flags = p->header.flags;
   Program* program = p->program;
-  if (flags & kWaitPrevious) {
-    if (p->signal->memory->value.load(std::memory_order_acquire) < p->value - 1)
-      return wait_for(q, p->signal, p->value - 1, true);
-  }
+  if (flags & kWaitPrevious && !comes(q, p->signal, p->value - 1)) return wait_for(q, p->signal, p->value - 1, true);
   uint64_t total = static_cast<uint64_t>(p->groups[0]) * p->groups[1] * p->groups[2];
   uint64_t estimate = program->last_ns.load(std::memory_order_relaxed);
-  if (helper && program->kind != EntryKind::nothing &&
-      (estimate == 0 || (estimate > kShort && now_ns() + estimate > deadline)))
+  if (q->flights) {
+    // What an interface does at the first launch of some size, compile for it say, may take long.
+    uint64_t size = p->items[0] | static_cast<uint64_t>(p->items[1]) << 21 | static_cast<uint64_t>(p->items[2]) << 42;
+    if (helper && program->given_items.load(std::memory_order_relaxed) != size) return Did::refused;
+    program->given_items.store(size, std::memory_order_relaxed);  // a hint
+  } else if (helper && program->kind != EntryKind::nothing &&
+             (estimate == 0 || (estimate > kShort && now_ns() + estimate > deadline)))
     return Did::refused;  // a first run may be of any length
   if (q->device->injections.load(std::memory_order_relaxed)) {
     if (helper) return Did::refused;  // a stall must not hold a thread that has a deadline
+    if (in_flight(q)) return Did::full;
     q->record_clock = 0;
     if (injected_here(q, packet, InjectWhat::exec, program->name.c_str())) return Did::again;
   }
   const uint8_t* arguments =
       flags & kExternalArgs ? reinterpret_cast<ExecExtra*>(packet + kUnit)->arguments : inline_arguments(p);
+  if (q->flights) return given(flights_exec(q, packet, arguments, !total), q, &p->header);
   unsigned threads = worker_limit();
   if (total > 1 && threads > 1 && (estimate == 0 || estimate > kSpread)) {
     Job* job = job_make(q);
@@ -311,17 +298,17 @@ Did run_file_copy(Queue* q, uint8_t* packet) {
 
 Did run_copy_packet(Queue* q, uint8_t* packet, bool helper) {
   auto* p = reinterpret_cast<CopyPacket*>(packet);
-  if (p->header.flags & kWaitPrevious) {
-    if (p->signal->memory->value.load(std::memory_order_acquire) < p->value - 1)
-      return wait_for(q, p->signal, p->value - 1, true);
-  }
+  if (p->header.flags & kWaitPrevious && !comes(q, p->signal, p->value - 1))
+    return wait_for(q, p->signal, p->value - 1, true);
   bool of_file = is_file_address(p->destination) || is_file_address(p->source);
-  if (helper && p->bytes > kHelperCopy && !of_file) return Did::refused;
+  if (helper && p->bytes > kHelperCopy && !of_file && !q->flights) return Did::refused;
   if (q->device->injections.load(std::memory_order_relaxed)) {
     if (helper) return Did::refused;
+    if (in_flight(q)) return Did::full;
     if (injected_here(q, packet, InjectWhat::copy, "copy")) return Did::again;
   }
   if (__builtin_expect(of_file, 0)) return run_file_copy(q, packet);
+  if (q->flights) return given(flights_copy(q, packet), q, &p->header);
   unsigned threads = worker_limit();
   uint64_t apart = p->destination > p->source ? p->destination - p->source : p->source - p->destination;
   bool overlap = apart < p->bytes;
@@ -369,6 +356,10 @@ Did run_packet(Queue* q, bool helper, uint64_t deadline) {
     case PacketType::signal: {
       auto* p = reinterpret_cast<SignalPacket*>(packet);
       uint64_t value = value_of(q, p);
+      if (in_flight(q)) {
+        if (!flights_signal(q, p->signal, value)) return Did::full;
+        break;
+      }
       if (__builtin_expect(recording() != 0, 0)) record_order(q, RecordKind::signal, p->signal, value);
       signal_set(*p->signal->memory, value);
       break;
@@ -380,8 +371,10 @@ Did run_packet(Queue* q, bool helper, uint64_t deadline) {
       Reached r = signal_reached(*p->signal->memory, value);
       if (own && r == Reached::failed)  // its own dropped submit was reported already; its device goes on
         r = p->signal->memory->value.load(std::memory_order_acquire) >= value ? Reached::yes : Reached::no;
+      if (r == Reached::no && q->flights && flights_promise(q, p->signal, value)) r = Reached::yes;
       if (r == Reached::no) return wait_for(q, p->signal, value, own);
       if (r == Reached::failed) {
+        if (in_flight(q)) return Did::full;  // what is dropped fails after what came before it
         uint64_t error = p->signal->memory->error.load(std::memory_order_acquire);
         q->dropping = error;
         q->device->reported.store(error, std::memory_order_release);  // told by the next synchronize
@@ -391,6 +384,10 @@ Did run_packet(Queue* q, bool helper, uint64_t deadline) {
     }
     case PacketType::timestamp: {
       auto* p = reinterpret_cast<SignalPacket*>(packet);
+      if (q->flights) {
+        if (!flights_timestamp(q, p->signal)) return Did::full;
+        break;
+      }
       p->signal->memory->timestamp.store(now_ns(), std::memory_order_release);
       break;
     }
@@ -399,8 +396,9 @@ Did run_packet(Queue* q, bool helper, uint64_t deadline) {
       break;
     case PacketType::indirect: {
       auto* p = reinterpret_cast<IndirectPacket*>(packet);
-      if (h->flags & kWaitPrevious && p->signal->memory->value.load(std::memory_order_acquire) < p->value - 1)
+      if (h->flags & kWaitPrevious && !comes(q, p->signal, p->value - 1))
         return wait_for(q, p->signal, p->value - 1, true);
+      if (q->flights && flights_full(q)) return Did::full;
       if (__builtin_expect(recording() != 0, 0) && h->flags & kWaitPrevious)
         record_order(q, RecordKind::wait, p->signal, p->value - 1);
       start_indirect(q, p);
@@ -451,11 +449,53 @@ void run_chain(Queue* q) {
 void wake_watchers(Queue* q) { signal_wake(q->done); }
 }  // namespace
 
+void command_ended(Queue* q, uint8_t* packet, uint64_t record, uint64_t start, uint64_t end) {
+  auto* h = reinterpret_cast<PacketHeader*>(packet);
+  Signal* signal;
+  uint64_t value;
+  Timing* timing = nullptr;
+  if (h->type == PacketType::exec) {
+    auto* p = reinterpret_cast<ExecPacket*>(packet);
+    signal = p->signal;
+    value = p->value;
+    if (h->flags & kTimed) timing = reinterpret_cast<ExecExtra*>(packet + kUnit)->timing;
+    q->last_program = p->program->id;
+  } else {
+    auto* p = reinterpret_cast<CopyPacket*>(packet);
+    signal = p->signal;
+    value = p->value;
+    if (h->flags & kTimed) timing = p->timing;
+    q->last_program = 0;
+  }
+  q->last_record = record;
+  q->last_signal = h->flags & kCompletes ? signal->id : 0;
+  q->last_value = value;
+  // release: who sees these sees the four above. One writer; `completed` is read to see that a queue moves
+  q->completed.store(q->completed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  q->running.store(nullptr, std::memory_order_release);
+  if (timing) {
+    timing->start = start;
+    timing->end = end;
+    timing->release();
+  }
+  if (start && __builtin_expect(recording() != 0, 0)) {
+    const RecordChunk* chunk = q->record_slot.chunk;
+    record_command(q, packet, record, start, end);
+    // The next command starts now, unless memory was made or somebody has to be woken: one look at the clock for both.
+    if (chunk == q->record_slot.chunk && !blocked_entries() &&
+        !(h->flags & kCompletes && signal->memory->sleepers.load(std::memory_order_relaxed)))
+      q->record_clock = end;
+    q->record_signal = h->flags & kCompletes ? signal : nullptr;
+    q->record_value = value;
+  }
+  if (h->flags & kCompletes) signal_set(*signal->memory, value);
+}
+
 StepResult step(Queue* q, bool helper, uint64_t deadline) {
   if (!q->step_lock.try_lock()) return StepResult::busy;
   q->record_clock = 0;
   StepResult result;
-  bool first = true;
+  bool first = !q->flights || !flights_settle(q);
   for (;;) {
     if (q->tail.load(std::memory_order_acquire) == q->read_position) {
       result = StepResult::empty;
@@ -466,7 +506,8 @@ StepResult step(Queue* q, bool helper, uint64_t deadline) {
       break;
     }
     if (q->blocked.load(std::memory_order_acquire)) unblock(q);  // the entry is made anew if it still has to wait
-    if (q->nested && !failure(q) && !q->device->injections.load(std::memory_order_relaxed) && !recording())
+    if (q->nested && !q->flights && !failure(q) && !q->device->injections.load(std::memory_order_relaxed) &&
+        !recording())
       run_chain(q);
     Did did = run_packet(q, helper, deadline);
     if (did == Did::next || did == Did::again) {
@@ -474,9 +515,15 @@ StepResult step(Queue* q, bool helper, uint64_t deadline) {
       continue;
     }
     if (did == Did::pending) return StepResult::pending;  // the lock went to whoever finishes the job
+    if (did == Did::full) {
+      if (flights_settle(q)) continue;
+      result = StepResult::full;
+      break;
+    }
     result = did == Did::blocked ? StepResult::blocked : StepResult::refused;
     break;
   }
+  if (q->flights && flights_rest(q, result == StepResult::full)) first = false;
   q->step_lock.unlock();
   if (!first) {
     if (helper) q->helped.fetch_add(1, std::memory_order_relaxed);
@@ -517,7 +564,8 @@ void file_copy_over(Queue* q, uint64_t error) {
 void leave(Queue* q) {
   // full fence: pairs with doorbell() and with the pool thread that gives the queue up; one of us sees the other
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (q->has_work() && !q->blocked.load(std::memory_order_relaxed) && !q->step_lock.held()) doorbell(q);
+  bool more = q->flights ? flights_wanted(q) : q->has_work() && !q->blocked.load(std::memory_order_relaxed);
+  if (more && !q->step_lock.held()) doorbell(q);
 }
 
 }  // namespace hcq

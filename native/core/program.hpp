@@ -41,12 +41,13 @@ struct Param {
 };
 
 enum class EntryKind : uint8_t {
-  nothing,  // runs no code: the NULL device
-  plain,    // C ABI function, called once a launch, arguments spread from the kernargs
-  items,    // C ABI function, called once a work-item; has no barrier
-  fibers,   // C ABI function, a fiber a work-item; has barriers
-  group,    // void(const uint8_t* kernargs, const GroupContext*), called once a work-group, loops over items itself
-  packed,   // void(const uint8_t* kernargs), called once a launch; a plain function that reads its own arguments
+  nothing,    // runs no code: the NULL device
+  plain,      // C ABI function, called once a launch, arguments spread from the kernargs
+  items,      // C ABI function, called once a work-item; has no barrier
+  fibers,     // C ABI function, a fiber a work-item; has barriers
+  group,      // void(const uint8_t* kernargs, const GroupContext*), called once a work-group, loops over items itself
+  elsewhere,  // carried out by an interface, which knows what `entry` is
+  packed,     // void(const uint8_t* kernargs), called once a launch; a plain function that reads its own arguments
 };
 
 // What a `group` entry is given beside its arguments. Generated code reads it by these offsets: 0, 12, 24, 40.
@@ -87,6 +88,13 @@ struct Program {
   // The session of records (record.hpp) that has its name. Relaxed: noted twice, at worst.
   std::atomic<uint64_t> recorded{0};
   void* code = nullptr;  // the loader's
+  // Of `elsewhere`: sizes of groups that it takes (0: any), the last one given, the device whose buffers alone it
+  // takes, and how it ends.
+  uint64_t most_items = 0;
+  uint32_t wanted_items[3] = {};
+  std::atomic<uint64_t> given_items{0};
+  std::string home;
+  void (*end)(Program*) = nullptr;
 };
 
 // Kernargs of an untyped program: a u64 count, then as many 8-byte slots, each argument in one (integers extended).

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/device.hpp"
+#include "core/interface.hpp"
 #include "core/names.hpp"
 #include "core/queue_list.hpp"
 
@@ -84,6 +85,7 @@ Queue* queue_create(Device* device, QueueKind kind, std::string name) {
   }
   q->id = g_next_id.fetch_add(1, std::memory_order_relaxed);
   q->device = device;
+  q->flights = device->interface ? flights_create() : nullptr;
   q->kind = kind;
   q->name = std::move(name);
   q->refs.store(1, std::memory_order_release);  // all of the above is seen by who takes a further reference
@@ -113,6 +115,7 @@ void queue_release(Queue* q) {
     q->free_segments = next;
   }
   std::free(q->read_segment);
+  if (q->flights) flights_close(q);
   record_slot_drop(q->record_slot);
   q->record_slot = RecordSlot{};
   q->record_clock = 0;

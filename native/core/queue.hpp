@@ -9,6 +9,7 @@
 namespace hcq {
 
 struct Device;
+struct Flights;
 struct Job;
 
 enum class QueueKind : uint8_t { compute, copy };
@@ -58,6 +59,7 @@ struct Queue {
   uint64_t job_start = 0;
   uint32_t execs = 0;  // short kernels run here; every sixteenth is timed
   Job* job = nullptr;
+  Flights* flights = nullptr;  // where an interface carries out the commands (interface.hpp), from the start
   // The exec or copy packet that runs now, null between them. While it stays, so do the fields above (walk.cpp).
   std::atomic<const uint8_t*> running{nullptr};
   std::atomic<uint64_t> completed{0};      // execs and copies, those of bound commands too
@@ -100,7 +102,8 @@ inline void queue_publish(Queue* q) { q->tail.store(q->write_position, std::memo
 uint64_t queue_limit_bytes();
 void queue_set_limit(uint64_t bytes);  // at least two segments: one that is being read and one to go on with
 
-enum class StepResult : uint8_t { empty, blocked, pending, busy, refused, out_of_time };
+// full: more can't be given to the interface before something that it has is over
+enum class StepResult : uint8_t { empty, blocked, pending, busy, refused, out_of_time, full };
 // Runs packets of q on this thread. helper: a thread that waits for something; it refuses commands not known to be
 // short, and stops at `deadline` (ns). Pool threads pass UINT64_MAX.
 StepResult step(Queue* q, bool helper, uint64_t deadline);

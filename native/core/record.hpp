@@ -109,7 +109,7 @@ struct PacketHeader;
 uint64_t submit_record(const Queue* q, const PacketHeader* h);
 
 // The processor's, under the step lock, before the signal is set. `packet` is an exec or copy.
-void record_command(Queue* q, const uint8_t* packet, uint64_t start, uint64_t end);
+void record_command(Queue* q, const uint8_t* packet, uint64_t record, uint64_t start, uint64_t end);
 // A signal about to be set, or a wait just passed, by a command or by the submit around several.
 void record_order(Queue* q, RecordKind kind, const Signal* signal, uint64_t value);
 

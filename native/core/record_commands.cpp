@@ -28,7 +28,7 @@ uint32_t track_of(Queue* q, uint64_t session) {
 }
 }  // namespace
 
-void record_command(Queue* q, const uint8_t* packet, uint64_t start, uint64_t end) {
+void record_command(Queue* q, const uint8_t* packet, uint64_t record, uint64_t start, uint64_t end) {
   uint64_t session = recording();
   uint32_t track = track_of(q, session);
   Record* r = record_next(q->record_slot, session);
@@ -37,7 +37,7 @@ void record_command(Queue* q, const uint8_t* packet, uint64_t start, uint64_t en
   uint8_t flags = (h->flags & kWaitPrevious ? kRecordWaits : 0) | (h->flags & kCompletes ? kRecordCompletes : 0);
   r->start = start;
   r->end = end;
-  r->submit = submit_record(q, h);
+  r->submit = record;
   r->track = track;
   r->reserved = 0;
   if (h->type == PacketType::exec) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/device.hpp"
+#include "core/interface.hpp"
 #include "core/lines.hpp"
 #include "core/names.hpp"
 #include "core/program.hpp"
@@ -73,6 +74,14 @@ bool read(Queue* q, const See& see, Still still) {
   return true;
 }
 
+// What an interface has of a queue's commands.
+bool see_flights(const Queue* q, const See& see) {
+  auto each = [](void* context, const PacketHeader* h) {
+    return (*static_cast<const See*>(context))({h, 0, h->record, -1, false});
+  };
+  return flights_see(q, each, const_cast<See*>(&see));
+}
+
 std::string number(uint64_t n) { return std::to_string(n); }
 
 std::string place(uint64_t record, int64_t bound, uint64_t signal, uint64_t value) {
@@ -88,11 +97,16 @@ Walked walk(Queue* q, const Queue* mine, const See& see) {
   for (int tries = 0; tries < kTries; ++tries) {
     if (q == mine || q->step_lock.try_lock()) {
       // Nobody else consumes packets while the step lock is held.
-      read(q, see, [] { return true; });
-      if (q == mine) return Walked::stands;
+      bool flying = q->flights && !flights_none(q);
+      if (!flying || see_flights(q, see)) read(q, see, [] { return true; });
+      if (q == mine) return flying ? Walked::runs : Walked::stands;
       q->step_lock.unlock();
       leave(q);
-      return Walked::stands;
+      return flying ? Walked::runs : Walked::stands;
+    }
+    if (q->flights) {  // nobody holds that lock for long
+      cpu_relax();
+      continue;
     }
     Freeing guard;  // what its packets name stays while we look
     // acquire: what the consumer wrote before it began with that packet is seen

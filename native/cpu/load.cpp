@@ -12,7 +12,12 @@ namespace {
 
 void destroy(void* p) {
   auto* program = static_cast<Program*>(p);
-  if (program->generation == g_generation) delete static_cast<Code*>(program->code);
+  if (program->generation == g_generation) {
+    if (program->end)
+      program->end(program);
+    else
+      delete static_cast<Code*>(program->code);
+  }
   program_forgotten(program->id);
   Freeing freeing;
   delete program;

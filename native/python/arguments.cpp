@@ -342,6 +342,8 @@ bool address_of(const Program& program, Py_ssize_t i, PyObject* o, uint64_t* out
       if (PyErr_ExceptionMatches(PyExc_AttributeError)) return refuse_buffer(program, i, o);
       return false;
     }
+    if (!program.home.empty() && PyUnicode_CompareWithASCIIString(buffer->device, program.home.c_str()) != 0)
+      return refuse_buffer(program, i, o);
     *out = reinterpret_cast<HCQBufferObject*>(handle)->va_addr;
     return true;
   }
@@ -367,6 +369,11 @@ bool address_of(const Program& program, Py_ssize_t i, PyObject* o, uint64_t* out
   if (typestr[0] == '>')
     return refuse(text + " is big-endian (" + typestr + "): pass a.astype(a.dtype.newbyteorder('='))");
   if (typestr[0] && typestr[1] == 'O') return refuse(text + " holds Python objects, which kernels can't work on");
+  if (program.kind == EntryKind::elsewhere) {  // the caller copies it there and back
+    arguments->arrays = true;
+    *out = 0;
+    return true;
+  }
   Ref kept(Py_NewRef(data));  // what follows may run Python, which may change the dictionary
   arguments->arrays = true;
   int readonly = PyObject_IsTrue(PyTuple_GET_ITEM(data, 1));
@@ -451,6 +458,18 @@ bool check_sizes(const Program& program, const uint32_t groups[3], const uint32_
       if (groups[i] > 1 || items[i] > 1)
         return refuse(program.name +
                       " is a plain function, which runs once: sizes must be (1, 1, 1); write a grid kernel for more");
+  }
+  if (program.kind == EntryKind::elsewhere) {
+    uint64_t product = static_cast<uint64_t>(items[0]) * items[1] * items[2];
+    auto dims = [](const uint32_t sizes[3]) {
+      return "(" + std::to_string(sizes[0]) + ", " + std::to_string(sizes[1]) + ", " + std::to_string(sizes[2]) + ")";
+    };
+    if (program.wanted_items[0] && std::memcmp(program.wanted_items, items, sizeof program.wanted_items) != 0)
+      return refuse(program.name + " is compiled for groups of " + dims(program.wanted_items) + ", and " + dims(items) +
+                    " are given");
+    if (product > program.most_items)
+      return refuse(program.name + ": a group of " + dims(items) + "; this kernel takes " +
+                    std::to_string(program.most_items) + " work-items at most");
   }
   // Products of three 31-bit counts can pass 64 bits.
   unsigned __int128 total = static_cast<unsigned __int128>(groups[0]) * groups[1] * groups[2];

@@ -5,6 +5,7 @@
 #include <new>
 #include <vector>
 
+#include "core/interface.hpp"
 #include "core/names.hpp"
 #include "core/record.hpp"
 #include "core/retire.hpp"
@@ -506,7 +507,7 @@ PyObject* submit(PyObject* self, PyObject* device) {
   ++c->submits;
   uint64_t last = q->records;
   q->produce.unlock();
-  doorbell(q);
+  begin(q);
   if (__builtin_expect(session != 0, 0)) {
     Record r{};
     r.kind = RecordKind::submit;

@@ -3,6 +3,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "core/interface.hpp"
 #include "core/scheduler.hpp"
 #include "core/walk.hpp"
 #include "platform/platform.hpp"
@@ -92,6 +95,27 @@ Reached look(const Wait& w) {
   return w.memory->value.load(std::memory_order_acquire) >= w.value ? Reached::yes : Reached::no;
 }
 
+// Where an interface has commands of the queues that a thread waits for, that looks whether they are over.
+constexpr uint64_t kWatchFlights = 30000;  // ns, before it sleeps
+
+bool look_at_flights(Queue* q) {
+  if (!queue_retain_live(q)) return false;
+  bool any = q->flights && !flights_none(q);
+  if (any) flights_look(q);
+  queue_release(q);
+  return any;
+}
+
+Reached watch_flights(const Wait& w, uint64_t until) {
+  for (;;) {
+    bool any = look_at_flights(w.setter);
+    any |= look_at_flights(w.setter2);
+    Reached r = look(w);
+    if (!any || r != Reached::no || now_ns() >= until) return r;
+    for (unsigned n = 0; n < 8; ++n) cpu_relax();
+  }
+}
+
 // A command that runs for longer than HCQ_KERNEL_TIMEOUT_MS loses its device.
 class Watch {
  public:
@@ -146,6 +170,7 @@ Waited wait_until(const Wait& w, uint64_t deadline) {
       help(w.setter2, soon);
       r = look(w);
     }
+    if (r == Reached::no) r = watch_flights(w, soon);
   }
   if (r != Reached::no) return r == Reached::yes ? Waited::reached : Waited::failed;
   uint64_t limit_ns = config_number("KERNEL_TIMEOUT_MS") * 1000000;
@@ -161,6 +186,7 @@ Waited wait_until(const Wait& w, uint64_t deadline) {
     if (w.setter2) left |= help(w.setter2, until);
     if ((r = look(w)) != Reached::no) break;
     if (left || round == 0) urge();  // what is left to the pool starts now, not at the end of a nap
+    if ((r = watch_flights(w, std::min(until, now_ns() + kWatchFlights))) != Reached::no) break;
     uint64_t spin_end = now_ns() + 5000;
     for (unsigned n = 0; r == Reached::no; ++n) {
       cpu_relax();

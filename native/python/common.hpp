@@ -123,6 +123,7 @@ struct ProgramObject {
   PyObject* weakrefs;
 };
 extern PyTypeObject* Program_Type;
+constexpr const char* kProgramCapsule = "hcq.program";  // around a Program* that a Program object is made of
 
 // Sizes: None is (1, 1, 1); else three whole numbers. Raises LaunchError. `groups`: against limits.groups, may be 0.
 bool parse_groups(PyObject* value, const Limits& limits, uint32_t out[3]);

@@ -1,4 +1,5 @@
 // _native.CommandDevice: a device of native command queues as Python sees it. Streams have a file of their own.
+#include "core/interface.hpp"
 #include "core/record.hpp"
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
@@ -398,7 +399,7 @@ PyObject* enqueue_copy(PyObject* self, PyObject* const* args, Py_ssize_t count) 
   uint64_t record = q->records;
   q->produce.unlock();
   t->lock.unlock();
-  doorbell(q);
+  begin(q);
   if (__builtin_expect(session != 0, 0)) {
     Record r{};
     r.kind = RecordKind::submit;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "core/interface.hpp"
 #include "core/record.hpp"
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
@@ -168,7 +169,7 @@ PyObject* write_packet(const Launch& launch, PyObject* stream, bool wait, bool h
   t->lock.unlock();
   if (recorded && more) record_launched(record);
   if (__builtin_expect(launch.watched != nullptr, 0)) {
-    doorbell(q);
+    begin(q);
     if (!tell_launched(launch, t, value)) {
       if (timing) timing->release();
       return nullptr;
@@ -181,7 +182,7 @@ PyObject* write_packet(const Launch& launch, PyObject* stream, bool wait, bool h
                : result.release();
   }
   if (wait || hold) return finish_wait(d, q, position, timing, wait);
-  doorbell(q);
+  begin(q);
   run_retired();
   Py_RETURN_NONE;
 }

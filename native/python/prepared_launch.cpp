@@ -111,6 +111,8 @@ PyObject* prepare(PyObject* self_object, PyObject* const* args, Py_ssize_t count
       !check_sizes(*self->program, launch.groups, launch.items) ||
       !pack_arguments(*self->program, args, count, k.vals, &arguments))
     return nullptr;
+  if (arguments.arrays && self->program->kind == EntryKind::elsewhere)
+    return raise("LaunchError", self->program->name + ": arrays can't be prepared here: pass hcq.array(a, device)");
   Ref held(PyTuple_New(2 * count + 1)), given(launch_given(args, count, k));
   if (!held || !given) return nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) {

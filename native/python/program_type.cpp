@@ -21,6 +21,16 @@ PyObject* call_watched(PyObject* program, PyObject* const* args, Py_ssize_t coun
   return given ? enqueue_watched(program, given.get(), launch, k.stream, wait, hold, empty) : nullptr;
 }
 
+// A launch over arrays of the host, which an interface doesn't reach: in Python, by way of buffers.
+PyObject* call_with_arrays(PyObject* program, PyObject* const* args, Py_ssize_t count, const Keywords& k) {
+  Ref given(launch_given(args, count, k));
+  if (!given) return nullptr;
+  PyObject* g = given.get();
+  return PyObject_CallMethod(program, "_launch_arrays", "OOOOOO", PyTuple_GET_ITEM(g, 0), PyTuple_GET_ITEM(g, 2),
+                             PyTuple_GET_ITEM(g, 3), PyTuple_GET_ITEM(g, 1), k.wait ? k.wait : Py_False,
+                             k.stream ? k.stream : Py_None);
+}
+
 PyObject* call(PyObject* self_object, PyObject* const* args, size_t nargsf, PyObject* names) {
   ProgramObject* self = cast(self_object);
   Py_ssize_t count = PyVectorcall_NARGS(nargsf);
@@ -39,6 +49,7 @@ PyObject* call(PyObject* self_object, PyObject* const* args, size_t nargsf, PyOb
     return nullptr;
   launch.arguments = arguments.bytes;
   launch.arguments_size = arguments.size;
+  if (arguments.arrays && program.kind == EntryKind::elsewhere) return call_with_arrays(self_object, args, count, k);
   bool empty = !launch.groups[0] || !launch.groups[1] || !launch.groups[2];
   PyObject* result;
   if (watching())
@@ -100,6 +111,10 @@ PyObject* program_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   Program* program;
   if (lib == Py_None) {
     program = program_nothing(text);
+  } else if (PyCapsule_IsValid(lib, kProgramCapsule)) {  // made by an interface; ours now
+    program = static_cast<Program*>(PyCapsule_GetPointer(lib, kProgramCapsule));
+    if (PyCapsule_SetDestructor(lib, nullptr) < 0 || PyCapsule_SetName(lib, "taken") < 0) return nullptr;
+    program->home = d->name;
   } else {
     Py_buffer view;
     if (PyObject_GetBuffer(lib, &view, PyBUF_SIMPLE) < 0) return nullptr;

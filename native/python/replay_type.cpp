@@ -3,6 +3,7 @@
 #include <cstring>
 #include <new>
 
+#include "core/interface.hpp"
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "python/graph.hpp"
@@ -357,7 +358,7 @@ PyObject* graph_replay(PyObject* self, PyObject*) {
   const Queue* first = parts.empty() ? nullptr : parts[0].lane->queue;
   uint64_t record = first ? first->records : 0;
   unlock_all(g);
-  for (size_t i = parts.size(); i-- > 0;) doorbell(parts[i].lane->queue);
+  for (size_t i = parts.size(); i-- > 0;) begin(parts[i].lane->queue);
   if (__builtin_expect(session != 0, 0) && first) {
     Record s{};
     s.kind = RecordKind::submit;

@@ -1,4 +1,5 @@
 // _native.Stream: an ordered lane of launches and copies on a device, with a queue and a timeline of its own.
+#include "core/interface.hpp"
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "python/common.hpp"
@@ -101,7 +102,7 @@ PyObject* stream_wait(PyObject* self, PyObject* other) {
   s->queue->produce.unlock();
   Ref told(watching() ? signal_object(signal) : nullptr);
   signal_release(signal);
-  doorbell(s->queue);
+  begin(s->queue);
   if (told && tell("stream_wait", "(OOK)", self, told.get(), static_cast<unsigned long long>(value)) == Told::failed)
     return nullptr;
   Py_INCREF(self);

@@ -1,0 +1,338 @@
+// What is in flight on a queue whose commands an interface carries out (interface.hpp).
+#include <cstring>
+
+#include "core/device.hpp"
+#include "core/interface.hpp"
+#include "core/program.hpp"
+#include "core/scheduler.hpp"
+
+namespace hcq {
+
+namespace {
+constexpr uint32_t kMost = 64;          // in flight; more wait in the ring
+constexpr uint64_t kGive = 1000000;     // ns that a launching thread gives commands at most
+constexpr uint32_t kSlots = kMost + 2;  // the end of a submit finds a place always
+
+struct Flight {
+  alignas(64) uint8_t head[2 * kUnit];  // the packet, and of a timed launch its extra unit
+  Command command;
+  uint64_t record, position, given;
+  Signal* begins;  // takes the time at which the command began
+  PacketHeader* header() { return reinterpret_cast<PacketHeader*>(head); }
+  const PacketHeader* header() const { return reinterpret_cast<const PacketHeader*>(head); }
+};
+}  // namespace
+
+struct Flights {
+  Flight slots[kSlots];
+  uint32_t first = 0;
+  std::atomic<uint32_t> count{0};    // relaxed: other threads look whether there is any, after a full fence
+  std::atomic<bool> told{false};     // the interface will call
+  std::atomic<bool> stalled{false};  // the next packet can't be given before something is over
+  bool unflushed = false;
+  std::string refusal;  // why the next packet was refused: told once what came before it is over
+  void* lane = nullptr;
+  Signal* begins = nullptr;  // a time-stamp right before the next command
+  uint64_t ended = 0;        // when the last command was over, where a time-stamp follows it
+
+  Flight& at(uint32_t i) { return slots[(first + i) % kSlots]; }
+  const Flight& at(uint32_t i) const { return slots[(first + i) % kSlots]; }
+  uint32_t size() const { return count.load(std::memory_order_relaxed); }
+};
+
+namespace {
+const Interface& of(const Queue* q) { return *q->device->interface; }
+
+Flight& add(Queue* q, const uint8_t* packet, uint32_t units) {
+  Flights& f = *q->flights;
+  Flight& x = f.at(f.size());
+  std::memcpy(x.head, packet, units * kUnit);
+  x.command = Command{};
+  x.record = submit_record(q, x.header());
+  x.position = q->read_position;
+  x.given = 0;
+  x.begins = nullptr;
+  return x;
+}
+
+void added(Flights& f) { f.count.store(f.size() + 1, std::memory_order_relaxed); }
+
+const char* name_of(const Flight& x) {
+  return x.header()->type == PacketType::exec ? reinterpret_cast<const ExecPacket*>(x.head)->program->name.c_str()
+                                              : "copy";
+}
+
+// The signal that the end of a flight sets, or null.
+Signal* sets(const Flight& x, uint64_t* value) {
+  switch (x.header()->type) {
+    case PacketType::signal: {
+      auto* p = reinterpret_cast<const SignalPacket*>(x.head);
+      *value = p->value;
+      return p->signal;
+    }
+    case PacketType::exec: {
+      auto* p = reinterpret_cast<const ExecPacket*>(x.head);
+      *value = p->value;
+      return x.header()->flags & kCompletes ? p->signal : nullptr;
+    }
+    case PacketType::copy: {
+      auto* p = reinterpret_cast<const CopyPacket*>(x.head);
+      *value = p->value;
+      return x.header()->flags & kCompletes ? p->signal : nullptr;
+    }
+    default:
+      return nullptr;
+  }
+}
+
+bool is_command(const Flight& x) {
+  return x.header()->type == PacketType::exec || x.header()->type == PacketType::copy;
+}
+
+Timing* timing_of(const Flight& x) {
+  if (!(x.header()->flags & kTimed)) return nullptr;
+  return x.header()->type == PacketType::exec ? reinterpret_cast<const ExecExtra*>(x.head + kUnit)->timing
+                                              : reinterpret_cast<const CopyPacket*>(x.head)->timing;
+}
+
+// The end of a packet that the interface refused: the device is lost, once what came before is over.
+Gave refused(Queue* q, const char* name) {
+  Flights& f = *q->flights;
+  if (f.size()) return Gave::full;
+  device_lose(q->device, fault_record(Fault{q->device->name, name, f.refusal}), q);
+  f.refusal.clear();
+  return Gave::lost;
+}
+
+Gave gave(Queue* q, Flight& x, bool given, const std::string& error) {
+  Flights& f = *q->flights;
+  if (!given) {
+    f.refusal = error;
+    return refused(q, name_of(x));
+  }
+  x.begins = f.begins;
+  f.begins = nullptr;
+  f.unflushed = true;
+  added(f);
+  if (f.size() == 1) q->running.store(x.head, std::memory_order_release);
+  return Gave::yes;
+}
+
+bool open_lane(Queue* q, std::string* error) {
+  Flights& f = *q->flights;
+  if (!f.lane) f.lane = of(q).open(q->device->context, error);
+  return f.lane != nullptr;
+}
+
+// The end of the oldest flight. What ended well is what it is, on a lost device too.
+void land(Queue* q, bool failed) {
+  Flights& f = *q->flights;
+  Flight& x = f.at(0);
+  uint64_t start = 0, end = 0;
+  bool stamp = f.size() > 1 && f.at(1).header()->type == PacketType::timestamp;
+  if (is_command(x) && !failed) {
+    if (x.command.event && (x.begins || stamp || x.header()->flags & kTimed || recording()))
+      of(q).times(x.command, x.given, &start, &end);
+    else if (!x.command.event)
+      start = end = now_ns();  // there was nothing to do
+    if (x.begins) x.begins->memory->timestamp.store(start, std::memory_order_release);
+    f.ended = end;
+  }
+  if (x.command.event) of(q).drop(x.command);
+  if (is_command(x)) {
+    if (failed) {
+      if (Timing* timing = timing_of(x)) timing->release();
+      uint64_t value, error = q->device->fault.load(std::memory_order_acquire);
+      if (Signal* s = sets(x, &value)) signal_fail(*s->memory, error, value, UINT64_MAX);
+      q->completed.store(q->completed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+      q->running.store(nullptr, std::memory_order_release);
+    } else {
+      command_ended(q, x.head, x.record, start, end);
+    }
+  } else {
+    auto* p = reinterpret_cast<SignalPacket*>(x.head);
+    if (x.header()->type == PacketType::timestamp) {
+      p->signal->memory->timestamp.store(f.ended, std::memory_order_release);
+    } else {
+      if (__builtin_expect(recording() != 0, 0)) record_order(q, RecordKind::signal, p->signal, p->value);
+      signal_set(*p->signal->memory, p->value);
+    }
+  }
+  uint64_t position = x.position;
+  f.first = (f.first + 1) % kSlots;
+  f.count.store(f.size() - 1, std::memory_order_relaxed);
+  if (f.size() && is_command(f.at(0))) q->running.store(f.at(0).head, std::memory_order_release);
+  // Last: what it covers may be released by whoever sees it.
+  q->done.value.store(f.size() ? position : static_cast<uint64_t>(q->read_position), std::memory_order_release);
+}
+}  // namespace
+
+Flights* flights_create() { return new Flights; }
+
+void flights_close(Queue* q) {
+  if (q->flights->lane) of(q).close(q->flights->lane);
+  delete q->flights;
+  q->flights = nullptr;
+}
+
+bool flights_full(const Queue* q) { return q->flights->size() >= kMost; }
+
+bool flights_none(const Queue* q) { return q->flights->size() == 0; }
+
+void flights_cover(Queue* q) {
+  Flights& f = *q->flights;
+  f.at(f.size() - 1).position = q->read_position;
+}
+
+bool flights_promise(const Queue* q, const Signal* signal, uint64_t value) {
+  const Flights& f = *q->flights;
+  for (uint32_t i = f.size(); i-- > 0;) {
+    uint64_t promised = 0;
+    if (sets(f.at(i), &promised) == signal) return promised >= value;
+  }
+  return false;
+}
+
+Gave flights_exec(Queue* q, uint8_t* packet, const uint8_t* arguments, bool nothing) {
+  if (flights_full(q)) return Gave::full;
+  auto* p = reinterpret_cast<ExecPacket*>(packet);
+  if (!q->flights->refusal.empty()) return refused(q, p->program->name.c_str());
+  Flight& x = add(q, packet, p->header.flags & kTimed ? 2 : 1);
+  std::string error;
+  bool done = nothing;
+  if (!nothing && open_lane(q, &error)) {
+    x.given = now_ns();
+    done = of(q).exec(q->flights->lane, *p->program, arguments, p->groups, p->items, &x.command, &error);
+  }
+  return gave(q, x, done, error);
+}
+
+Gave flights_copy(Queue* q, uint8_t* packet) {
+  if (flights_full(q)) return Gave::full;
+  auto* p = reinterpret_cast<CopyPacket*>(packet);
+  if (!q->flights->refusal.empty()) return refused(q, "copy");
+  Flight& x = add(q, packet, 1);
+  std::string error;
+  bool done = p->bytes == 0 || p->destination == p->source;
+  if (!done && open_lane(q, &error)) {
+    x.given = now_ns();
+    done = of(q).copy(q->flights->lane, p->destination, p->source, p->bytes, &x.command, &error);
+  }
+  return gave(q, x, done, error);
+}
+
+bool flights_signal(Queue* q, Signal* signal, uint64_t value, bool reserve) {
+  if (flights_full(q) && !reserve) return false;
+  SignalPacket packet{{PacketType::signal, 1, 0, 0}, signal, value};
+  add(q, reinterpret_cast<const uint8_t*>(&packet), 1);
+  added(*q->flights);
+  q->flights->begins = nullptr;
+  return true;
+}
+
+bool flights_timestamp(Queue* q, Signal* signal) {
+  Flights& f = *q->flights;
+  if (flights_full(q)) return false;
+  if (!f.size()) {
+    // Nothing runs: it is now, or where a command follows, when that begins.
+    signal->memory->timestamp.store(now_ns(), std::memory_order_release);
+    f.begins = signal;
+    return true;
+  }
+  SignalPacket packet{{PacketType::timestamp, 1, 0, 0}, signal, 0};
+  add(q, reinterpret_cast<const uint8_t*>(&packet), 1);
+  added(f);
+  return true;
+}
+
+bool flights_settle(Queue* q) {
+  Flights& f = *q->flights;
+  bool any = false;
+  while (f.size()) {
+    Flight& x = f.at(0);
+    bool failed = false;
+    if (x.command.event) {
+      std::string why;
+      Over over = of(q).over(x.command, &why);
+      if (over == Over::no) break;
+      failed = over == Over::failed;
+      if (failed) device_lose(q->device, fault_record(Fault{q->device->name, name_of(x), why}), q);  // the first stays
+    }
+    land(q, failed);
+    any = true;
+  }
+  if (any) f.stalled.store(false, std::memory_order_relaxed);
+  return any;
+}
+
+bool flights_rest(Queue* q, bool stalled) {
+  bool any = false;
+  Flights& f = *q->flights;
+  f.begins = nullptr;
+  if (f.unflushed) of(q).flush(f.lane);
+  f.unflushed = false;
+  f.stalled.store(stalled && f.size(), std::memory_order_relaxed);
+  while (f.size() && !f.told.load(std::memory_order_relaxed)) {
+    uint32_t last = f.size();
+    while (last && !f.at(last - 1).command.event) --last;
+    if (last) {
+      f.told.store(true, std::memory_order_relaxed);  // the interface's own locks order it
+      queue_retain(q);
+      if (!of(q).tell(f.at(last - 1).command, q)) commands_over(q);  // it is asked again, and again
+    }
+    // It may have told in this very thread, which finds the step lock taken: then it is over.
+    bool some = flights_settle(q);
+    any |= some;
+    if (!some && last) break;
+  }
+  return any;
+}
+
+bool flights_wanted(const Queue* q) {
+  const Flights& f = *q->flights;
+  bool more =
+      q->tail.load(std::memory_order_acquire) != q->read_position && !q->blocked.load(std::memory_order_relaxed);
+  return (more && !f.stalled.load(std::memory_order_relaxed)) || (f.size() && !f.told.load(std::memory_order_relaxed));
+}
+
+bool flights_see(const Queue* q, bool (*see)(void*, const PacketHeader*), void* context) {
+  const Flights& f = *q->flights;
+  for (uint32_t i = 0; i < f.size(); ++i) {
+    alignas(kUnit) uint8_t copy[kUnit];
+    std::memcpy(copy, f.at(i).head, kUnit);
+    auto* h = reinterpret_cast<PacketHeader*>(copy);
+    h->record = f.at(i).record;
+    if (!see(context, h)) return false;
+  }
+  return true;
+}
+
+void flights_look(Queue* q) {
+  if (!q->flights->count.load(std::memory_order_relaxed) || !q->step_lock.try_lock()) return;
+  bool any = flights_settle(q);
+  any |= flights_rest(q, q->flights->stalled.load(std::memory_order_relaxed));
+  q->step_lock.unlock();
+  if (any) signal_wake(q->done);
+  leave(q);
+}
+
+void commands_over(Queue* q) {
+  // seq_cst: before the look at the step lock; who holds it looks here after giving it up
+  q->flights->told.store(false, std::memory_order_seq_cst);
+  flights_look(q);
+  leave(q);
+  // A lane is not closed by a thread of the interface: were this the last reference, the pool takes it over.
+  if (q->refs.load(std::memory_order_acquire) == 1) doorbell(q);
+  queue_release(q);
+}
+
+void begin(Queue* q) {
+  if (!q->flights) return doorbell(q);
+  // full fence: `tail` before the look at `blocked`; who ends the wait clears that before it looks at `tail`
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (q->blocked.load(std::memory_order_relaxed)) return;
+  StepResult r = step(q, true, now_ns() + kGive);
+  if (r == StepResult::refused || r == StepResult::busy || r == StepResult::out_of_time) doorbell(q);
+}
+
+}  // namespace hcq

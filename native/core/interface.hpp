@@ -1,0 +1,80 @@
+// Commands that an interface such as OpenCL carries out, where the processor's own threads do on the CPU devices. The
+// processor still reads the packets, keeps the signals and stands at waits; what it gives to the interface is in flight
+// until that says that it is over (docs/design/opencl.md).
+#pragma once
+#include <string>
+
+#include "core/packet.hpp"
+#include "core/queue.hpp"
+
+namespace hcq {
+
+struct Program;
+
+// A command that an interface has, as that knows it.
+struct Command {
+  void* event = nullptr;    // null: there is nothing to carry out, it is over once what came before is
+  void* scratch = nullptr;  // memory that it needs until then
+};
+
+enum class Over : uint8_t { no, yes, failed };
+
+// What an interface does. All but `open` and `close` are called under the step lock of the command's queue, from any
+// thread. None touches Python, and none waits for commands. A lane runs its commands in order. Where one fails it says
+// why in `error`.
+struct Interface {
+  void* (*open)(void* context, std::string* error);  // the lane of a queue, or null; at its first command
+  void (*close)(void* lane);                         // nothing is in flight there
+  bool (*exec)(void* lane, const Program& program, const uint8_t* arguments, const uint32_t groups[3],
+               const uint32_t items[3], Command* out, std::string* error);
+  bool (*copy)(void* lane, uint64_t destination, uint64_t source, uint64_t bytes, Command* out, std::string* error);
+  void (*flush)(void* lane);  // what was given starts
+  Over (*over)(const Command& command, std::string* error);
+  // When it ran, in ns of CLOCK_MONOTONIC; it is over, and was given to the interface at `given`.
+  void (*times)(const Command& command, uint64_t given, uint64_t* start, uint64_t* end);
+  // Has commands_over(q) called, once, when the command is over or failed: by a thread of the interface, or right here.
+  bool (*tell)(const Command& command, Queue* q);
+  void (*drop)(const Command& command);  // it is over, and nobody asks for it any more
+  void (*leave)(void* context);          // the device is gone
+};
+
+// What stands between a queue's packets and its interface. Under the step lock, but for the two atomics.
+struct Flights;
+Flights* flights_create();
+void flights_close(Queue* q);  // the queue's last reference went
+
+// Given commands and what is to follow them, of a queue of an interface.
+enum class Gave : uint8_t { yes, full, lost };
+Gave flights_exec(Queue* q, uint8_t* packet, const uint8_t* arguments, bool nothing);
+Gave flights_copy(Queue* q, uint8_t* packet);
+// Sets a signal once what was given is over; false: there is no room for that now.
+bool flights_signal(Queue* q, Signal* signal, uint64_t value, bool reserve = false);
+bool flights_timestamp(Queue* q, Signal* signal);
+bool flights_full(const Queue* q);
+// Whether nothing is in flight. If something is, what was read until now counts as done when that is over.
+bool flights_none(const Queue* q);
+void flights_cover(Queue* q);
+// Whether what is in flight is to set `signal` to `value` or more: then what follows need not wait for it.
+bool flights_promise(const Queue* q, const Signal* signal, uint64_t value);
+// Ends what is over; true: something was.
+bool flights_settle(Queue* q);
+// Before the step lock is given up: what was given starts, and the interface is to tell of its end. `stalled`: there is
+// more, which can only be given after that. True: something was over by then.
+bool flights_rest(Queue* q, bool stalled);
+// Whether a thread has to step this queue. Any thread, without the step lock.
+bool flights_wanted(const Queue* q);
+// Calls see(packet copy, its record) for what is in flight, oldest first, until it returns false.
+bool flights_see(const Queue* q, bool (*see)(void* context, const PacketHeader*), void* context);
+// Any thread: ends what is over, if no other thread is at it.
+void flights_look(Queue* q);
+
+// The interface's call (Interface::tell); drops the reference on q that `tell` was given.
+void commands_over(Queue* q);
+
+// Of the processor: the end of a command, as far as it doesn't concern the packet's place in the queue.
+void command_ended(Queue* q, uint8_t* packet, uint64_t record, uint64_t start, uint64_t end);
+
+// After publishing: gives what can be given at once to the interface, on this thread; else as doorbell().
+void begin(Queue* q);
+
+}  // namespace hcq
