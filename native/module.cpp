@@ -8,6 +8,7 @@
 #include "disk/bindings.hpp"
 #include "formats/header.hpp"
 #include "memory/memory.hpp"
+#include "opencl/bindings.hpp"
 #include "python/common.hpp"
 #include "python/functions.hpp"
 #include "python/kernel_launch.hpp"
@@ -36,4 +37,5 @@ NB_MODULE(_native, m) {
   hcq::bind_disk(m);
   hcq::bind_formats(m);
   hcq::vk::bind(m);
+  hcq::bind_opencl(m);
 }

@@ -210,56 +210,123 @@ def test_seconds_are_those_of_the_kernel(gpu):
     assert 0 < short < long
 
 
-def test_an_error_of_opencl_loses_the_device_with_it_as_the_cause(gpu, monkeypatch):
+@pytest.fixture
+def careless(gpu, monkeypatch):
+    """GPU with limits that are not OpenCL's, so that OpenCL is asked what it must refuse."""
     hcq.Device.close("GPU")
-    device = hcq.Device["GPU"]
-    program, out = device.program("scale", SCALE), hcq.zeros(64, hcq.f32, "GPU")
-    program(out, out, vals=(1.0, 0), global_size=(64, 1, 1), wait=True)
-    device.worker("COMPUTE").queue = "no queue"
+    limits = gpu.limits._replace(max_group_size=(1 << 20,) * 3, max_group_items=1 << 20)
+    monkeypatch.setattr("hcq.drivers.opencl.device._limits", lambda device: limits)
+    monkeypatch.setattr("hcq.drivers.opencl.program._largest", lambda kernel, device: 1 << 20)
+    yield hcq.Device["GPU"]
+    hcq.Device.close("GPU")
+
+
+def test_an_error_of_opencl_loses_the_device_with_it_as_the_cause(careless):
+    program, out = careless.program("scale", SCALE), hcq.zeros(64, hcq.f32, "GPU")
     program(out, out, vals=(1.0, 0), global_size=(64, 1, 1))
-    with pytest.raises(DeviceLost, match="exec scale"):
-        device.synchronize()
+    program(out, out, vals=(1.0, 0), local_size=(1 << 20, 1, 1))
+    with pytest.raises(DeviceLost, match=r"scale(?s:.)*CL_INVALID_WORK_GROUP_SIZE \(-54\)"):
+        careless.synchronize()
+    with pytest.raises(DeviceLost):
+        program(out, out, vals=(1.0, 0))
     hcq.Device.close("GPU")
     assert (hcq.zeros(64, hcq.f32, "GPU").numpy() == 0).all()
 
 
-class FailedEvent:
-    """What an event of a command that failed does; PoCL itself ends the process where one is made to fail."""
+def test_who_waits_for_what_a_lost_device_was_to_signal_is_told(careless):
+    program, out = careless.program("scale", SCALE), hcq.zeros(64, hcq.f32, "GPU")
+    signal, kernargs = hcq.HCQSignal(), program.fill_kernargs((out, out), (1.0, 0))
+    queue = careless.hw_compute_queue_t().exec(program, kernargs, (1, 1, 1), (1 << 20, 1, 1)).signal(signal, 1)
+    queue.submit(careless)
+    other = hcq.HCQSignal()
+    cpu = hcq.Device["LLVM"]
+    cpu.hw_compute_queue_t().wait(signal, 1).signal(other, 1).submit(cpu)
+    for each in (signal, other):
+        with pytest.raises(DeviceLost, match="CL_INVALID_WORK_GROUP_SIZE"):
+            each.wait(1)
+    with pytest.raises(DeviceLost):
+        cpu.synchronize()
+    cpu.synchronize()  # told once: that device is well
 
-    def __init__(self, event):
-        self.event = event
 
-    def wait(self):
-        self.event.wait()
-        raise RuntimeError("clWaitForEvents failed: EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST")
-
-
-def test_a_command_that_fails_once_it_runs_is_named(gpu):
-    hcq.Device.close("GPU")
-    device = hcq.Device["GPU"]
-    program, out = device.program("scale", SCALE), hcq.zeros(64, hcq.f32, "GPU")
-    program(out, out, vals=(1.0, 0), global_size=(64, 1, 1), wait=True)
-    worker = device.worker("COMPUTE")
-    given = worker._given
-    worker._given = lambda event: given(FailedEvent(event))
-    program(out, out, vals=(1.0, 0), global_size=(64, 1, 1))
-    with pytest.raises(DeviceLost, match=r"(?s)exec scale.*EXEC_STATUS_ERROR|EXEC_STATUS_ERROR.*exec scale"):
-        device.synchronize()
-    hcq.Device.close("GPU")
+LOOP = "__kernel void f(__global int *x, int n) { for (volatile int i = 0; i < n; i++) {} x[0] += 1; }"
 
 
 def test_launches_that_follow_one_another_are_given_to_opencl_before_they_are_over(gpu):
-    loop = "__kernel void f(__global int *x, int n) { for (volatile int i = 0; i < n; i++) {} x[0] += 1; }"
-    program, out = gpu.program("f", loop), hcq.zeros(1, hcq.i32, "GPU")
-    program(out, vals=(200_000_000,))
-    worker = gpu.worker("COMPUTE")
-    for _ in range(5):
-        program(out, vals=(1,))
-    while not worker.todo.empty():
-        pass
-    assert len(worker._pending) >= 5 and gpu.position() is not None  # all are OpenCL's, and none is over
+    program, out, end = gpu.program("f", LOOP), hcq.zeros(1, hcq.i32, "GPU"), hcq.HCQSignal()
+    program(out, vals=(1,), wait=True)
+    kernargs = program.fill_kernargs((out,), (1,))
+    queue = gpu.hw_compute_queue_t()
+    for _ in range(200):  # more than OpenCL is given at once
+        queue.exec(program, kernargs, (1, 1, 1), (1, 1, 1))
+    queue.timestamp(end)
+    program(out, vals=(20_000_000,))
+    program(out, vals=(1,))
+    assert gpu.busy()
+    queue.submit(gpu)
     gpu.synchronize()
-    assert out.numpy()[0] == 6
+    assert out.numpy()[0] == 203 and end.timestamp > 0
+
+
+def test_a_launch_that_nobody_waits_for_sets_its_signals(gpu):
+    program, out, told = gpu.program("f", LOOP), hcq.zeros(1, hcq.i32, "GPU"), hcq.HCQSignal()
+    cpu = hcq.Device["LLVM"]
+    program(out, vals=(1_000_000,))
+    signal, value = gpu.timeline_signal, gpu.timeline_value - 1
+    cpu.hw_compute_queue_t().wait(signal, value).signal(told, 1).submit(cpu)
+    told.wait(1)
+    assert signal.value >= value
+
+
+def test_time_stamps_around_a_command_are_those_of_the_command(gpu):
+    program, out = gpu.program("f", LOOP), hcq.zeros(1, hcq.i32, "GPU")
+    took = min(program(out, vals=(2_000_000,), wait=True) for _ in range(3))
+    kernargs = program.fill_kernargs((out,), (2_000_000,))
+    marks = [hcq.HCQSignal() for _ in range(3)]
+    queue = gpu.hw_compute_queue_t().timestamp(marks[0]).exec(program, kernargs, (1, 1, 1), (1, 1, 1))
+    queue.timestamp(marks[1]).exec(program, kernargs, (1, 1, 1), (1, 1, 1)).timestamp(marks[2]).submit(gpu)
+    gpu.synchronize()
+    times = [float(mark.timestamp) / 1e6 for mark in marks]
+    assert times[0] < times[1] < times[2] and min(times[1] - times[0], times[2] - times[1]) > took / 3
+
+
+def test_a_graph_runs_on_opencl_with_other_inputs_and_values(gpu):
+    program = gpu.program("scale", SCALE)
+    a, b = (hcq.array(np.full(64, n, "f4"), "GPU") for n in (1, 2))
+    out = hcq.zeros(64, hcq.f32, "GPU")
+    with hcq.capture(inputs={"x": a}) as graph:
+        program(out, a, global_size=(64, 1, 1), vals=(3.0, 1))
+        program(out, out, global_size=(64, 1, 1), vals=(2.0, 0))
+    graph.replay().wait()
+    assert (out.numpy() == 8).all()
+    graph.replay(x=b).wait()
+    assert (out.numpy() == 14).all()
+
+
+def test_streams_are_queues_of_their_own(gpu):
+    program, gate = gpu.program("scale", SCALE), hcq.HCQSignal()
+    a, b = hcq.array(np.ones(64, "f4"), "GPU"), hcq.array(np.ones(64, "f4"), "GPU")
+    one, two = gpu.stream(), gpu.stream()
+    one.wait((gate, 1))
+    try:
+        program(a, a, global_size=(64, 1, 1), vals=(2.0, 0), stream=one)
+        program(b, b, global_size=(64, 1, 1), vals=(3.0, 0), stream=two)
+        two.synchronize()
+        assert one.position[0].value < one.position[1]
+    finally:
+        gate.value = 1
+    gpu.synchronize()
+    assert (a.numpy() == 2).all() and (b.numpy() == 3).all()
+
+
+def test_buffers_of_other_devices_are_refused(gpu):
+    program, out, here = gpu.program("scale", SCALE), hcq.zeros(64, hcq.f32, "GPU"), hcq.zeros(64, hcq.f32, "LLVM")
+    with pytest.raises(LaunchError, match="buffer 1 is on 'LLVM', which this device can't reach"):
+        program(out, here, vals=(1.0, 0))
+    with pytest.raises(LaunchError, match="expected a Buffer"):
+        program(out, memoryview(b"abcd"), vals=(1.0, 0))
+    with pytest.raises(LaunchError, match="can't be prepared"):
+        program.prepare(out, np.zeros(64, "f4"), vals=(1.0, 0))
 
 
 def test_a_process_ends_its_queued_work_and_its_threads(gpu):
@@ -319,7 +386,7 @@ def test_nothing_is_left_of_closed_devices(gpu):
 
     def living():
         gc.collect()
-        names = ("Context", "CommandQueue", "Kernel", "_Program", "SVMAllocation", "Worker", "OpenCLDevice")
+        names = ("Context", "CommandQueue", "Kernel", "_Program", "SVMAllocation", "OpenCLProgram", "OpenCLDevice")
         return sum(type(each).__name__ in names for each in gc.get_objects()), len(os.listdir("/proc/self/task"))
 
     def round_trip():

@@ -34,6 +34,9 @@ ALIASES: dict[str, str] = {"OPENCL": "GPU"}
 DEFAULT_ORDER = ("METAL", "AMD", "NV", "CUDA", "GPU", "VULKAN", "CLANG", "LLVM")
 """The order in which a default device is looked for."""
 
+GPU_INTERFACES = frozenset({"GPU", "VULKAN"})
+"""Devices that may be implemented on the CPU, and take long to say so: no default where a machine has no GPU."""
+
 NO_DEFAULT = frozenset({"DISK", "NPY"})
 """Devices that run nothing, so that a flag named like them doesn't choose them."""
 

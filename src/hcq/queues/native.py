@@ -1,4 +1,4 @@
-"""Devices on the native command processor: what the CPU devices and the null device have in common.
+"""Devices on the native command processor: what the CPU devices, the null device and OpenCL have in common.
 
 What does not live here: the processor itself (native/core), programs and compilers (drivers), and devices whose queues
 are written in Python (device, command_queue), which need nothing of this.
@@ -87,7 +87,7 @@ class NativeDevice(_native.CommandDevice, HCQCompiled):
     def __init__(
         self,
         name: str,
-        allocator_t: Callable[[Any], NativeAllocator],
+        allocator_t: Callable[[Any], HCQAllocator],
         compiler: Compiler,
         runtime: Callable[..., Any],
         comp_queue_t: type[NativeComputeQueue],

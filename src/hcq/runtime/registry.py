@@ -11,10 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from hcq import config
-from hcq.drivers import ALIASES, BUILTIN, DEFAULT_ORDER, NO_DEFAULT
+from hcq.drivers import ALIASES, BUILTIN, DEFAULT_ORDER, GPU_INTERFACES, NO_DEFAULT
 from hcq.errors import DeviceUnavailable, UnknownDevice
 from hcq.runtime import process
 from hcq.runtime.compiled import Compiled
+from hcq.runtime.hardware import may_have_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -311,6 +312,9 @@ class Registry:
         for head in DEFAULT_ORDER:
             if head in left_out:
                 reasons.append(f"{head}: left out by {left_out[head]}=0")
+                continue
+            if head in GPU_INTERFACES and head not in self._registered and not may_have_gpu():
+                reasons.append(f"{head}: no GPU's file is in /dev; on the CPU it is only used when named")
                 continue
             try:
                 device = self._open(head)

@@ -84,14 +84,12 @@ NULL_LACKS: Mapping[str, str] = {
 GPU_LACKS: Mapping[str, str] = {
     "fork": "the threads of OpenCL implementations do not survive a fork, and opening it anew is refused",
     "host_pointers": "its kernels reach memory of the caller only where OpenCL shares all of the host's",
-    "inject": "faults are injected by native code and the null device",
-    "native": "its queues are Python threads",
     "plain": "a kernel takes any sizes",
 }
 
 GPU_NEVER: Mapping[str, str] = {
     "compiler.empty_environment": "PoCL links kernels with the ld that PATH names",
-    "checks.races": "streams of drivers in Python share one queue of a kind, so that copies of two are in order",
+    "test_many_buffers_are_few_mappings": "each buffer is an allocation of the driver's",
 }
 
 BAD_GLSL = "#version 450\nlayout(local_size_x = 1) in;\nvoid main() {\n  undeclared[0] = 1;\n}\n"

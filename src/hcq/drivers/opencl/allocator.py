@@ -35,6 +35,9 @@ class OpenCLAllocator(HCQAllocator):
         self.device.held[address] = memory
         return HCQBuffer(address, size)
 
+    def _within(self, device: Any, dest: Any, src: Any, size: int, stream: Any) -> None:
+        device.enqueue_copy(dest.va_addr, src.va_addr, size, stream)  # overlapping ranges: as if read first
+
     def _free(self, opaque: HCQBuffer, options: BufferOptions) -> None:
         self.device.held.pop(opaque.va_addr, None)  # given back, unless somebody still looks at it
 

@@ -1,25 +1,24 @@
-"""The GPU device: what opening it sets up, its two threads, its limits, and what it says of itself."""
+"""The GPU device: what opening it sets up, its limits, and what it says of itself."""
 
 from __future__ import annotations
 
-import ctypes
 import functools
 from collections.abc import Mapping
 from typing import Any
 
-from hcq import config
+from hcq import _native, config
 from hcq.drivers.opencl import platforms
 from hcq.drivers.opencl.allocator import ALIGNMENT, MappedAllocator, OpenCLAllocator
 from hcq.drivers.opencl.compiler import OpenCLCompiler
 from hcq.drivers.opencl.program import OpenCLProgram
-from hcq.drivers.opencl.queue import OpenCLComputeQueue, OpenCLCopyQueue, OpenCLSignal, Worker
+from hcq.drivers.opencl.queue import OpenCLComputeQueue, OpenCLCopyQueue
 from hcq.errors import DeviceUnavailable
-from hcq.queues.device import HCQCompiled
+from hcq.queues.native import NativeDevice
 from hcq.runtime.compiled import DeviceLimits
 
 
-class OpenCLDevice(HCQCompiled):
-    """An OpenCL device with shared virtual memory. Two queues, each a thread that is started at its first submit.
+class OpenCLDevice(NativeDevice):
+    """An OpenCL device with shared virtual memory. Its queues are native, and give their commands to OpenCL.
 
     Threads may share a device. An error that OpenCL reports for a command loses the device: DeviceLost, with it as the
     cause.
@@ -49,17 +48,12 @@ class OpenCLDevice(HCQCompiled):
             self._flags |= int(cl.svm_mem_flags.SVM_FINE_GRAIN_BUFFER)
         self.limits = _limits(cl_device)
         self.held: dict[int, Any] = {}  # what keeps each allocation, by address; each step on it is one of the dict's
-        self.workers: dict[str, Worker] = {}
         allocator_t = MappedAllocator if self.is_mapped and not config.FORCE_STAGING() else OpenCLAllocator
+        platforms.load_commands()
         runtime = functools.partial(OpenCLProgram, self)
         queues = OpenCLComputeQueue, OpenCLCopyQueue
-        super().__init__(name, allocator_t(self), None, OpenCLCompiler(cl_device), runtime, OpenCLSignal, *queues)
-
-    def worker(self, lane: str) -> Worker:
-        """The thread of one hardware queue; submits of a queue come one at a time."""
-        if lane not in self.workers:
-            self.workers[lane] = Worker(self, lane)
-        return self.workers[lane]
+        super().__init__(name, allocator_t, OpenCLCompiler(cl_device), runtime, *queues)
+        _native.opencl_serve(self, self.context.int_ptr, cl_device.int_ptr)
 
     def allocate(self, size: int, alignment: int) -> tuple[Any, int]:
         """Shared memory: what keeps it, and its address. Raises MemoryError."""
@@ -71,15 +65,11 @@ class OpenCLDevice(HCQCompiled):
             raise MemoryError(f"OpenCL gives no {size} bytes: {error}") from error
         return memory, int(memory.svm_ptr)
 
-    def shared(self, address: int, size: int) -> Any:
-        """Memory at an address as pyopencl takes it."""
-        return self._cl.SVM((ctypes.c_ubyte * size).from_address(address))
-
     def _close(self) -> None:
         super()._close()
-        for worker in self.workers.values():
-            worker.stop()
-        self.workers.clear()
+        staging = getattr(self.allocator, "staging", None)  # clients may have put another allocator here
+        if staging is not None:
+            staging.free()
         self.held.clear()
 
     def _info(self) -> Mapping[str, object]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hcq import config
+from hcq import _native, config
 from hcq.errors import DeviceUnavailable
 from hcq.runtime import process
 
@@ -33,6 +33,16 @@ def interface() -> ModuleType:
     except ImportError as error:
         raise DeviceUnavailable(f"pyopencl can't be imported ({error})", "pip install 'hcq[opencl]'") from error
     return pyopencl
+
+
+def load_commands() -> None:
+    """Have native code find OpenCL's functions, those of the loader that pyopencl uses: handles are shared with it."""
+    try:
+        _native.opencl_load(interface()._cl.__file__)
+    except RuntimeError as error:
+        raise DeviceUnavailable(
+            f"no use of the OpenCL loader: {error}", "a newer one: pip install -U pyopencl"
+        ) from error
 
 
 def devices() -> list[Any]:

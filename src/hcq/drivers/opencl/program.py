@@ -1,34 +1,32 @@
-"""The GPU device's programs: a kernel of a library, and setting its arguments from kernargs memory.
+"""The GPU device's programs: a kernel of a library, whose launch is one native call.
 
-What does not live here: what a library is (compiler), checking and queueing launches (the base).
+What does not live here: what a library is (compiler), setting arguments (native/opencl).
 """
 
 from __future__ import annotations
 
-import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from hcq import _native
 from hcq.drivers.opencl import platforms
 from hcq.drivers.opencl.compiler import read_library
 from hcq.errors import InvalidProgram, LaunchError
-from hcq.queues.launch import VALUE_TYPES
 from hcq.queues.program import HCQProgram
 
 if TYPE_CHECKING:
     from hcq.drivers.opencl.device import OpenCLDevice
-    from hcq.queues.launch import Dims
-
-_SIZES = {"1": "bB?", "2": "hHe", "4": "iIf", "8": "qQd"}
-_BYTES = {code: int(size) for size, codes in _SIZES.items() for code in codes}
 
 
-class OpenCLProgram(HCQProgram):
-    """A kernel. Its arguments may stand in any order in the source: launches take buffers, then values.
+@_native.inherit_vectorcall
+class OpenCLProgram(_native.Program, HCQProgram):
+    """A kernel: `OpenCLProgram(device, name, lib)`. Its arguments may stand in any order in the source: launches take
+    buffers, then values.
 
     Threads may share it.
     """
 
-    def __init__(self, dev: OpenCLDevice, name: str, lib: bytes) -> None:
+    def __new__(cls, dev: OpenCLDevice, name: str, lib: bytes) -> Self:
+        """Load it. Raises InvalidProgram."""
         library = read_library(lib)
         if library.device != dev.identity:
             raise InvalidProgram(
@@ -44,48 +42,37 @@ class OpenCLProgram(HCQProgram):
                     f"{name}: argument {index} is a {kind[1:]}: expected scalars and pointers to global memory"
                 )
         cl = platforms.interface()
+        info = cl.kernel_work_group_info
         try:
             built = cl.Program(dev.context, [dev.cl_device], [library.binary]).build(library.options, cache_dir=False)
-            self.kernel = cl.Kernel(built, name)
-            info, size = cl.kernel_work_group_info, self._size_of
-            self.group_items = size(dev, info.WORK_GROUP_SIZE)
-            self.wanted_group: Dims | None = size(dev, info.COMPILE_WORK_GROUP_SIZE)
+            kernel = cl.Kernel(built, name)
+            most = _largest(kernel, dev.cl_device)
+            wanted = kernel.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, dev.cl_device)
         except cl.Error as error:
             raise InvalidProgram(f"{name}: {dev.dname} does not load the library: {error}") from error
-        if self.wanted_group is not None and not any(self.wanted_group):
-            self.wanted_group = None
-        pointers = [index for index, kind in enumerate(arguments) if kind == "ptr"]
-        values = [(index, kind) for index, kind in enumerate(arguments) if kind != "ptr"]
-        self.buffer_count = len(pointers)
-        self.value_types = [kind for _, kind in values]
-        at = 8 * len(pointers)
-        self._pointers = [(index, 8 * place) for place, index in enumerate(pointers)]
-        self._values = []
-        for index, kind in values:
-            count = _BYTES[VALUE_TYPES[kind][0]]
-            at = -(-at // count) * count
-            self._values.append((index, at, count))
-            at += count
-        super().__init__(dev, name, kernargs_alloc_size=at)
+        made = _native.opencl_program(name, kernel.int_ptr, arguments, most, tuple(wanted))
+        self = super().__new__(cls, dev, name, made)
+        self.buffer_count = arguments.count("ptr")
+        self.value_types = [kind for kind in arguments if kind != "ptr"]
+        return self
 
-    def _size_of(self, dev: OpenCLDevice, what: int) -> Any:
-        return self.kernel.get_work_group_info(what, dev.cl_device)
+    def __init__(self, dev: OpenCLDevice, name: str, lib: bytes) -> None:
+        """`__new__` has done everything."""
 
-    def check_group(self, items: Dims) -> None:
-        """Raise LaunchError where this kernel can't have groups of that size."""
-        if self.wanted_group is not None and tuple(self.wanted_group) != items:
-            raise LaunchError(
-                f"{self.name} is compiled for groups of {tuple(self.wanted_group)}, and {items} are given"
-            )
-        if items[0] * items[1] * items[2] > self.group_items:
-            raise LaunchError(
-                f"{self.name}: a group of {items}; this kernel takes {self.group_items} work-items at most"
-            )
+    def _launch_arrays(
+        self, bufs: tuple[Any, ...], groups: Any, items: Any, vals: tuple[Any, ...], wait: Any, stream: Any
+    ) -> float | None:
+        import numpy
 
-    def set_arguments(self, kernargs: int) -> None:
-        """Set the kernel's arguments to what stands at `kernargs`. For the compute queue's thread alone."""
-        kernel, shared = self.kernel, self.device.shared  # type: ignore[attr-defined]
-        for index, offset in self._pointers:
-            kernel.set_arg(index, shared(ctypes.c_uint64.from_address(kernargs + offset).value, 1))
-        for index, offset, count in self._values:
-            kernel.set_arg(index, ctypes.string_at(kernargs + offset, count))
+        strange = [
+            type(buf).__name__ for buf in bufs if not hasattr(buf, "_buf") and not isinstance(buf, numpy.ndarray)
+        ]
+        if strange := [name for name in strange if name != "HCQBuffer"]:
+            raise LaunchError(f"{self.name}: expected Buffers or NumPy arrays, got a {strange[0]}: hcq.array takes it")
+        return self._with_arrays(numpy, bufs, groups, items, vals, bool(wait), stream)
+
+
+def _largest(kernel: Any, device: Any) -> int:
+    """Work-items of a group that the kernel takes at most."""
+    most: int = kernel.get_work_group_info(platforms.interface().kernel_work_group_info.WORK_GROUP_SIZE, device)
+    return most

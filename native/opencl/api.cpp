@@ -1,0 +1,78 @@
+// Looking up OpenCL's functions (api.hpp).
+#include "opencl/api.hpp"
+
+#include <dlfcn.h>
+
+namespace hcq::opencl {
+
+namespace {
+Api g_api;
+
+template <typename F>
+bool find(void* library, const char* name, F* out, std::string* error) {
+  *out = reinterpret_cast<F>(dlsym(library, name));
+  if (!*out) *error = std::string("the OpenCL loader has no ") + name + ": OpenCL 2.0 or later is needed";
+  return *out != nullptr;
+}
+
+struct Named {
+  Status status;
+  const char* name;
+};
+constexpr Named kNames[] = {
+    {-1, "CL_DEVICE_NOT_FOUND"},
+    {-2, "CL_DEVICE_NOT_AVAILABLE"},
+    {-4, "CL_MEM_OBJECT_ALLOCATION_FAILURE"},
+    {-5, "CL_OUT_OF_RESOURCES"},
+    {-6, "CL_OUT_OF_HOST_MEMORY"},
+    {-7, "CL_PROFILING_INFO_NOT_AVAILABLE"},
+    {-11, "CL_BUILD_PROGRAM_FAILURE"},
+    {-14, "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"},
+    {-30, "CL_INVALID_VALUE"},
+    {-33, "CL_INVALID_DEVICE"},
+    {-34, "CL_INVALID_CONTEXT"},
+    {-36, "CL_INVALID_COMMAND_QUEUE"},
+    {-45, "CL_INVALID_PROGRAM_EXECUTABLE"},
+    {-48, "CL_INVALID_KERNEL"},
+    {-49, "CL_INVALID_ARG_INDEX"},
+    {-50, "CL_INVALID_ARG_VALUE"},
+    {-51, "CL_INVALID_ARG_SIZE"},
+    {-52, "CL_INVALID_KERNEL_ARGS"},
+    {-53, "CL_INVALID_WORK_DIMENSION"},
+    {-54, "CL_INVALID_WORK_GROUP_SIZE"},
+    {-55, "CL_INVALID_WORK_ITEM_SIZE"},
+    {-58, "CL_INVALID_EVENT"},
+    {-59, "CL_INVALID_OPERATION"},
+    {-63, "CL_INVALID_GLOBAL_WORK_SIZE"},
+};
+}  // namespace
+
+const Api& api() { return g_api; }
+
+bool load(const char* library, std::string* error) {
+  void* from = dlopen(library, RTLD_NOW | RTLD_LOCAL);  // stays: OpenCL implementations can't be unloaded
+  if (!from) {
+    *error = dlerror();
+    return false;
+  }
+  Api a;
+#define HCQ_FIND(name) find(from, #name, &a.name, error)
+  bool found = HCQ_FIND(clCreateCommandQueueWithProperties) && HCQ_FIND(clReleaseCommandQueue) &&
+               HCQ_FIND(clRetainContext) && HCQ_FIND(clReleaseContext) && HCQ_FIND(clRetainKernel) &&
+               HCQ_FIND(clReleaseKernel) && HCQ_FIND(clSetKernelArg) && HCQ_FIND(clSetKernelArgSVMPointer) &&
+               HCQ_FIND(clEnqueueNDRangeKernel) && HCQ_FIND(clEnqueueSVMMemcpy) && HCQ_FIND(clFlush) &&
+               HCQ_FIND(clGetEventInfo) && HCQ_FIND(clGetEventProfilingInfo) && HCQ_FIND(clSetEventCallback) &&
+               HCQ_FIND(clReleaseEvent);
+#undef HCQ_FIND
+  if (found) g_api = a;
+  return found;
+}
+
+std::string status_name(Status status) {
+  std::string number = "(" + std::to_string(status) + ")";
+  for (const Named& each : kNames)
+    if (each.status == status) return each.name + (" " + number);
+  return "OpenCL's error " + number;
+}
+
+}  // namespace hcq::opencl

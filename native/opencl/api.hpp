@@ -1,0 +1,47 @@
+// The functions of OpenCL that commands need, declared here and looked up at run time: nothing is linked, and no header
+// of OpenCL is needed to build. Names and numbers are those of the specification (OpenCL 3.0, and its cl.h).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace hcq::opencl {
+
+using Handle = void*;  // of any of OpenCL's objects
+using Status = int32_t;
+using EventCallback = void (*)(Handle event, Status status, void* user);
+
+constexpr Status kSuccess = 0, kComplete = 0;
+constexpr uint32_t kEventStatus = 0x11D3;
+constexpr uint32_t kQueued = 0x1280, kStarted = 0x1282, kEnded = 0x1283;
+constexpr uint64_t kQueueProperties = 0x1093, kProfiling = 1 << 1;
+
+struct Api {
+  Handle (*clCreateCommandQueueWithProperties)(Handle context, Handle device, const uint64_t* properties, Status*);
+  Status (*clReleaseCommandQueue)(Handle);
+  Status (*clRetainContext)(Handle);
+  Status (*clReleaseContext)(Handle);
+  Status (*clRetainKernel)(Handle);
+  Status (*clReleaseKernel)(Handle);
+  Status (*clSetKernelArg)(Handle kernel, uint32_t index, size_t size, const void* value);
+  Status (*clSetKernelArgSVMPointer)(Handle kernel, uint32_t index, const void* pointer);
+  Status (*clEnqueueNDRangeKernel)(Handle queue, Handle kernel, uint32_t dimensions, const size_t* offset,
+                                   const size_t* global, const size_t* local, uint32_t waits, const Handle* wait_list,
+                                   Handle* event);
+  Status (*clEnqueueSVMMemcpy)(Handle queue, uint32_t blocking, void* destination, const void* source, size_t bytes,
+                               uint32_t waits, const Handle* wait_list, Handle* event);
+  Status (*clFlush)(Handle queue);
+  Status (*clGetEventInfo)(Handle event, uint32_t what, size_t size, void* value, size_t* actual);
+  Status (*clGetEventProfilingInfo)(Handle event, uint32_t what, size_t size, void* value, size_t* actual);
+  Status (*clSetEventCallback)(Handle event, Status type, EventCallback call, void* user);
+  Status (*clReleaseEvent)(Handle);
+};
+
+// Finds the functions in `library`, or what that was linked with. False: why not is in `error`.
+bool load(const char* library, std::string* error);
+const Api& api();  // after load
+
+// "CL_OUT_OF_RESOURCES (-5)".
+std::string status_name(Status);
+
+}  // namespace hcq::opencl

@@ -1,0 +1,148 @@
+// The table of functions for OpenCL (commands.hpp). In-order queues with profiling; memory is shared virtual memory.
+#include "opencl/commands.hpp"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "core/device.hpp"
+
+namespace hcq::opencl {
+
+namespace {
+bool failed(Status status, const char* what, std::string* error) {
+  if (status == kSuccess) return false;
+  *error = std::string(what) + " gave " + status_name(status);
+  return true;
+}
+
+void* open(void* context, std::string* error) {
+  auto* c = static_cast<Context*>(context);
+  const uint64_t properties[] = {kQueueProperties, kProfiling, 0};
+  Status status = kSuccess;
+  void* lane = api().clCreateCommandQueueWithProperties(c->context, c->device, properties, &status);
+  return failed(status, "clCreateCommandQueueWithProperties", error) ? nullptr : lane;
+}
+
+void close(void* lane) { api().clReleaseCommandQueue(lane); }
+
+bool set_arguments(Kernel& k, const uint8_t* kernargs, std::string* error) {
+  bool all = k.last.empty();
+  if (all && !k.arguments.empty()) k.last.resize(k.arguments.back().offset + k.arguments.back().size);
+  for (const Argument& a : k.arguments) {
+    const uint8_t* value = kernargs + a.offset;
+    // What was set at the last launch is set still.
+    if (!all && std::memcmp(k.last.data() + a.offset, value, a.size) == 0) continue;
+    Status status;
+    if (a.pointer) {
+      void* pointer;
+      std::memcpy(&pointer, value, sizeof pointer);
+      status = api().clSetKernelArgSVMPointer(k.kernel, a.index, pointer);
+    } else {
+      status = api().clSetKernelArg(k.kernel, a.index, a.size, value);
+    }
+    if (status != kSuccess) {
+      k.last.clear();
+      *error = "argument " + std::to_string(a.index) + ": " + status_name(status);
+      return false;
+    }
+    std::memcpy(k.last.data() + a.offset, value, a.size);
+  }
+  return true;
+}
+
+bool exec(void* lane, const Program& program, const uint8_t* arguments, const uint32_t groups[3],
+          const uint32_t items[3], Command* out, std::string* error) {
+  auto& k = *static_cast<Kernel*>(program.entry);
+  size_t global[3], local[3];
+  for (int i = 0; i < 3; ++i) {
+    local[i] = items[i];
+    global[i] = local[i] * groups[i];
+  }
+  k.lock.lock();
+  bool set = set_arguments(k, arguments, error);
+  Status status = kSuccess;
+  if (set) {
+    uint32_t dimensions = global[2] > 1 ? 3 : global[1] > 1 ? 2 : 1;
+    status = api().clEnqueueNDRangeKernel(lane, k.kernel, dimensions, nullptr, global, local, 0, nullptr, &out->event);
+  }
+  k.lock.unlock();
+  return set && !failed(status, "clEnqueueNDRangeKernel", error);
+}
+
+bool enqueue_copy(void* lane, void* to, const void* from, size_t bytes, void** event, std::string* error) {
+  return !failed(api().clEnqueueSVMMemcpy(lane, 0, to, from, bytes, 0, nullptr, event), "clEnqueueSVMMemcpy", error);
+}
+
+bool copy(void* lane, uint64_t destination, uint64_t source, uint64_t bytes, Command* out, std::string* error) {
+  auto* to = reinterpret_cast<void*>(destination);
+  auto* from = reinterpret_cast<const void*>(source);
+  uint64_t apart = destination > source ? destination - source : source - destination;
+  if (apart >= bytes) return enqueue_copy(lane, to, from, bytes, &out->event, error);
+  // OpenCL refuses ranges that overlap: by way of memory of ours.
+  out->scratch = std::malloc(bytes);
+  if (!out->scratch) {
+    *error = "no memory for a copy of " + std::to_string(bytes) + " bytes that overlaps itself";
+    return false;
+  }
+  if (enqueue_copy(lane, out->scratch, from, bytes, nullptr, error) &&
+      enqueue_copy(lane, to, out->scratch, bytes, &out->event, error))
+    return true;
+  out->scratch = nullptr;  // leaked: a copy into it may be under way
+  return false;
+}
+
+void flush(void* lane) { api().clFlush(lane); }
+
+Over over(const Command& command, std::string* error) {
+  Status state = kComplete;
+  Status status = api().clGetEventInfo(command.event, kEventStatus, sizeof state, &state, nullptr);
+  if (failed(status, "clGetEventInfo", error)) return Over::failed;
+  if (state < 0) {
+    *error = "OpenCL says " + status_name(state);
+    return Over::failed;
+  }
+  return state == kComplete ? Over::yes : Over::no;
+}
+
+// OpenCL's times are on a clock of the device's own, but say how long after the call each thing happened.
+void times(const Command& command, uint64_t given, uint64_t* start, uint64_t* end) {
+  uint64_t queued = 0, started = 0, ended = 0, now = now_ns();
+  auto ask = [&](uint32_t what, uint64_t* out) {
+    return api().clGetEventProfilingInfo(command.event, what, sizeof *out, out, nullptr) == kSuccess;
+  };
+  *start = given;
+  *end = now;
+  if (!ask(kQueued, &queued) || !ask(kStarted, &started) || !ask(kEnded, &ended) || started < queued || ended < started)
+    return;
+  *start = given + (started - queued);
+  *end = *start + (ended - started);
+  if (*end > now) {  // it is over: the device's clock runs fast, or counted from later than we did
+    *start -= *end - now;
+    *end = now;
+  }
+  if (*end == *start) ++*end;  // a clock of coarse steps: durations are positive
+}
+
+void told(Handle, Status, void* queue) { commands_over(static_cast<Queue*>(queue)); }
+
+bool tell(const Command& command, Queue* q) {
+  return api().clSetEventCallback(command.event, kComplete, told, q) == kSuccess;
+}
+
+void drop(const Command& command) {
+  api().clReleaseEvent(command.event);
+  std::free(command.scratch);
+}
+
+void leave(void* context) {
+  auto* c = static_cast<Context*>(context);
+  api().clReleaseContext(c->context);
+  delete c;
+}
+
+constexpr Interface kInterface = {open, close, exec, copy, flush, over, times, tell, drop, leave};
+}  // namespace
+
+const Interface& interface() { return kInterface; }
+
+}  // namespace hcq::opencl

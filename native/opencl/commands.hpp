@@ -1,0 +1,33 @@
+// Kernels of OpenCL and the interface that carries out commands with its queues (core/interface.hpp).
+#pragma once
+#include <vector>
+
+#include "core/base.hpp"
+#include "core/interface.hpp"
+#include "core/program.hpp"
+#include "opencl/api.hpp"
+
+namespace hcq::opencl {
+
+struct Argument {
+  uint32_t index;         // in the kernel
+  uint32_t offset, size;  // in the kernargs
+  bool pointer;
+};
+
+// What Program::entry is. A cl_kernel holds one set of arguments: setting them and enqueueing goes under the lock.
+struct Kernel {
+  Handle kernel;
+  std::vector<Argument> arguments;
+  SpinLock lock;
+  std::vector<uint8_t> last;  // the kernargs that are set; empty: none are
+};
+
+// What Device::context is.
+struct Context {
+  Handle context, device;
+};
+
+const Interface& interface();
+
+}  // namespace hcq::opencl
