@@ -126,3 +126,17 @@ def test_a_mistyped_name_is_told_the_near_one():
         ops.sinn  # noqa: B018
     with pytest.raises(AttributeError, match=r"no attribute 'quux'$"):
         ops.quux  # noqa: B018
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize(("rows", "count"), [(2, 3), (1, 512), (3, 700), (1, 4100)])
+def test_sums_along_rows_are_the_same_bits_on_every_device(rows, count, exclusive):
+    """PYTHON runs the form for devices that run many items together."""
+    x = (np.random.default_rng(count).random((rows, count)) - 0.5).astype("f4")
+    devices = ["LLVM", "CLANG"] + ["PYTHON"] * (count < 1000)
+    results = [ops.cumsum(hcq.array(x, each), exclusive=exclusive).numpy() for each in devices]
+    assert all(each.tobytes() == results[0].tobytes() for each in results)
+    wanted = np.cumsum(x.astype("f8"), axis=1) - (x if exclusive else 0)
+    np.testing.assert_allclose(results[0], wanted, atol=1e-4)
+    sums = [ops.sum(hcq.array(x, each), axis=1).numpy() for each in devices]
+    assert all(each.tobytes() == sums[0].tobytes() for each in sums)

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 SIDE: Final = 32
 """The side of a tile that is transposed by a group, in local memory."""
-STRIP: Final = 32
-TALL: Final = 32
-"""Rows and columns of a tile that a processor's work-item turns."""
+STRIP: Final = 16
+TALL: Final = 512
+"""Rows and columns that a processor's work-item turns: it reads some lines of each row, and writes whole ones."""
+WIDE: Final = 8
+"""Columns of a block of STRIP rows that is turned in registers."""
 ROWS: Final = 8
 """How many of its rows the items of a group do at a time."""
 ITEMS: Final = 256
@@ -98,21 +100,40 @@ def _transpose_2() -> Any:
     return transpose_2
 
 
+def lines_of(x, columns, c):
+    """STRIP vectors of WIDE elements, one of each row; in the kernel language."""
+    lines = ()
+    for r in hcq.static_range(STRIP):
+        lines = lines + (x.load(r * columns + c, lanes=WIDE),)
+    return lines
+
+
+def column_of(lines, k):
+    """Element k of each of STRIP vectors, as a vector; in the kernel language."""
+    a, b, c, d, e, f, g, h, i, j, m, n, o, p, q, r = lines
+    return hcq.vec[a.dtype, STRIP](
+        a[k], b[k], c[k], d[k], e[k], f[k], g[k], h[k], i[k], j[k], m[k], n[k], o[k], p[k], q[k], r[k]
+    )
+
+
 @cache
 def _transpose_strips() -> Any:
-    """The form for processors: an item turns a tile, of whole lines of the cache on both sides."""
+    """The form for processors: an item turns blocks in registers."""
 
     @hcq.kernel
     def transpose_strips(out: hcq.ptr, x: hcq.ptr, rows: hcq.i32, columns: hcq.i32):
-        tile = hcq.local(x.dtype, STRIP * (TALL + 1))
         top, left = hcq.group_id(0) * STRIP, hcq.group_id(1) * TALL
         high, wide = min(STRIP, rows - top), min(TALL, columns - left)
-        for r in range(high):
-            for c in range(wide):
-                tile[r * (TALL + 1) + c] = x[(top + r) * columns + left + c]
-        for c in range(wide):
+        x = x + (hcq.i64(top) * columns + left)
+        out = out + (hcq.i64(left) * rows + top)
+        whole = wide // WIDE * WIDE if high == STRIP else 0
+        for c in range(0, whole, WIDE):
+            lines = lines_of(x, columns, c)
+            for k in hcq.static_range(WIDE):
+                out.store((c + k) * rows, column_of(lines, k))
+        for c in range(whole, wide):
             for r in range(high):
-                out[(left + c) * rows + top + r] = tile[r * (TALL + 1) + c]
+                out[c * rows + r] = x[r * columns + c]
 
     return transpose_strips
 
