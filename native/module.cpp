@@ -26,9 +26,10 @@ NB_MODULE(_native, m) {
   hcq::prepare_for_fork();
   PyObject* module = m.ptr();
   if (hcq::init_signal(module) < 0 || hcq::init_device(module) < 0 || hcq::init_stream(module) < 0 ||
-      hcq::init_timeline_lock(module) < 0 || hcq::init_program(module) < 0 || hcq::init_kernel_launch(module) < 0 ||
-      hcq::init_command_queue(module) < 0 || hcq::init_graph(module) < 0 || hcq::init_graph_input(module) < 0 ||
-      hcq::init_graph_changes(module) < 0 || hcq::init_replay(module) < 0 || hcq::init_memory(module) < 0)
+      hcq::init_timeline_lock(module) < 0 || hcq::init_program(module) < 0 || hcq::init_kernel(module) < 0 ||
+      hcq::init_kernel_launch(module) < 0 || hcq::init_command_queue(module) < 0 || hcq::init_graph(module) < 0 ||
+      hcq::init_graph_input(module) < 0 || hcq::init_graph_changes(module) < 0 || hcq::init_replay(module) < 0 ||
+      hcq::init_memory(module) < 0)
     throw nb::python_error();
   hcq::init_native_functions(m);
   hcq::init_record_functions(m);

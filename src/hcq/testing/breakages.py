@@ -8,6 +8,7 @@ only ever applied while no other test runs.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import inspect
 import os
 from collections.abc import Callable, Iterator
@@ -65,9 +66,21 @@ def changed(owner: Any, name: str, make: Callable[[Any], Any]) -> AbstractContex
     return patch.object(owner, name, make(getattr(owner, name)))
 
 
+def prop(owner: Any, name: str, get: Any, put: Any = None) -> AbstractContextManager[Any]:
+    """An attribute of instances that is computed: `get(before, self)`, `put(before, self, value)`."""
+    before = owner.__dict__.get(name) or getattr(owner, name)
+    setter = None if put is None else lambda self, value: put(before, self, value)
+    return patch.object(owner, name, property(lambda self: get(before, self), setter))
+
+
 def attribute(owner: Any, name: str) -> Any:
     """The descriptor behind an attribute of instances: its `__get__` and `__set__` are those from before a change."""
     return inspect.getattr_static(owner, name)
+
+
+def raw(buf: Any) -> bytes:
+    """The bytes of a buffer as they lie there now, without waiting for anybody."""
+    return ctypes.string_at(buf._buf.va_addr, buf.nbytes)
 
 
 def together(*contexts: AbstractContextManager[Any]) -> AbstractContextManager[Any]:

@@ -4,7 +4,9 @@ A module an area; importing them registers.
 """
 
 from hcq.testing.mutants import (
+    buffers,
     checks,
+    contents,
     disk,
     faults,
     formats,
@@ -21,7 +23,9 @@ from hcq.testing.mutants import (
 )
 
 __all__ = [
+    "buffers",
     "checks",
+    "contents",
     "disk",
     "faults",
     "formats",
