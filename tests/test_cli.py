@@ -11,9 +11,9 @@ import hcq
 from hcq.cli.app import app
 
 
-def run(*arguments, **environment):
+def run(*arguments, module="hcq.cli", **environment):
     """Runs `hcq ARGUMENTS`; gives exit code, standard output, standard error."""
-    command = [sys.executable, "-m", "hcq.cli", *arguments]
+    command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, env={**os.environ, **environment})
     return done.returncode, done.stdout, done.stderr
 
@@ -31,8 +31,9 @@ def here(capsys):
     return run_here
 
 
-def test_the_command_runs_as_a_program_and_prints_its_version():
-    assert run("--version") == (0, f"hcq {hcq.__version__}\n", "")
+@pytest.mark.parametrize("module", ["hcq", "hcq.cli"])
+def test_the_command_runs_as_a_program_and_prints_its_version(module):
+    assert run("--version", module=module) == (0, f"hcq {hcq.__version__}\n", "")
 
 
 def test_importing_hcq_imports_neither_typer_nor_rich():

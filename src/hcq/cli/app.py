@@ -116,7 +116,12 @@ def replay(
 @kernel.command("show")
 @worded
 def kernel_show(
-    name: Annotated[str, typer.Argument(metavar="KERNEL", help="FILE.py:NAME or package.module:NAME.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="KERNEL", help="FILE.py:NAME or package.module:NAME; the file is run, or the module imported."
+        ),
+    ],
     choices: Annotated[
         list[str] | None, typer.Argument(help="Types of untyped buffers and constants: x=f32 size=64.")
     ] = None,
