@@ -51,9 +51,8 @@ def native(request):
     Device.close(request.param)
 
 
-def stuck(kit, monkeypatch):
+def stuck(kit):
     """work has finished; a queue stands at a wait that nothing queued ends, other behind it."""
-    monkeypatch.setenv("HCQ_TIMEOUT_MS", "100")
     kit.work(kit.buf)
     kit.dev.synchronize()
     gate = kit.dev.signal_t()
@@ -69,8 +68,9 @@ def let_go(kit, gate):
 
 @pytest.mark.parametrize("ask", ["wait", "synchronize"])
 def test_a_time_out_says_what_finished_what_stands_and_what_comes_next(kit, ask, monkeypatch):
-    gate = stuck(kit, monkeypatch)
-    with pytest.raises(SignalTimeout) as caught:
+    gate = stuck(kit)
+    with pytest.raises(SignalTimeout) as caught, monkeypatch.context() as short:
+        short.setenv("HCQ_TIMEOUT_MS", "100")
         gate.wait(3, timeout=20) if ask == "wait" else kit.dev.synchronize()
     first, title, *lines = str(caught.value).splitlines()
     assert title == "The queues:" and "value" in first
@@ -81,8 +81,8 @@ def test_a_time_out_says_what_finished_what_stands_and_what_comes_next(kit, ask,
     let_go(kit, gate)
 
 
-def test_a_time_out_names_who_is_to_set_the_signal_another_queue_stands_at(kit, monkeypatch):
-    gate = stuck(kit, monkeypatch)
+def test_a_time_out_names_who_is_to_set_the_signal_another_queue_stands_at(kit):
+    gate = stuck(kit)
     mine = kit.dev.signal_t()
     kit.queue(kit.work).signal(mine, 8).submit(kit.dev)
     copies = kit.dev.hw_copy_queue_t().wait(mine, 8)
@@ -95,8 +95,8 @@ def test_a_time_out_names_who_is_to_set_the_signal_another_queue_stands_at(kit, 
     let_go(kit, gate)
 
 
-def test_a_signal_that_is_only_set_to_less_is_said_so(kit, monkeypatch):
-    gate = stuck(kit, monkeypatch)
+def test_a_signal_that_is_only_set_to_less_is_said_so(kit):
+    gate = stuck(kit)
     low = kit.dev.signal_t()
     kit.queue(kit.work).signal(low, 4).submit(kit.dev)
     kit.dev.hw_copy_queue_t().wait(low, 9).copy(kit.buf._buf.va_addr, kit.buf._buf.va_addr + 8, 8).submit(kit.dev)
@@ -108,8 +108,8 @@ def test_a_signal_that_is_only_set_to_less_is_said_so(kit, monkeypatch):
     kit.dev.synchronize()
 
 
-def test_the_report_is_bounded(kit, monkeypatch):
-    gate = stuck(kit, monkeypatch)
+def test_the_report_is_bounded(kit):
+    gate = stuck(kit)
     for _ in range(40):
         kit.queue(kit.work).submit(kit.dev)
     with pytest.raises(SignalTimeout) as caught:
@@ -172,9 +172,9 @@ def test_a_kernel_that_runs_too_long_is_what_the_report_says_runs(monkeypatch):
     spin = kit.dev.program("spin", C)
     flag = ctypes.c_int64.from_address(kit.buf._buf.va_addr)
     flag.value = 0
-    monkeypatch.setenv("HCQ_KERNEL_TIMEOUT_MS", "100")
     kit.work(hcq.zeros(2, dtypes.int64, "CLANG:60"))
     kit.dev.synchronize()
+    monkeypatch.setenv("HCQ_KERNEL_TIMEOUT_MS", "100")
     spin(kit.buf)
     kit.work(kit.buf)
     try:
@@ -188,9 +188,8 @@ def test_a_kernel_that_runs_too_long_is_what_the_report_says_runs(monkeypatch):
     assert "runs: spin (command #2" in lines[2] and "next: work (command #3" in lines[3]
 
 
-def test_streams_and_bound_queues_and_replays_are_in_the_report(native, monkeypatch):
+def test_streams_and_bound_queues_and_replays_are_in_the_report(native):
     kit = native
-    monkeypatch.setenv("HCQ_TIMEOUT_MS", "100")
     with hcq.capture() as g:
         kit.work(kit.buf)
         kit.other(kit.buf)
@@ -212,10 +211,10 @@ def test_streams_and_bound_queues_and_replays_are_in_the_report(native, monkeypa
     kit.dev.synchronize()
 
 
-def test_a_graph_on_queues_in_python_is_in_the_report(monkeypatch):
+def test_a_graph_on_queues_in_python_is_in_the_report():
     kit = Kit("MINI")
     try:
-        gate = stuck(kit, monkeypatch)
+        gate = stuck(kit)
         with hcq.capture() as g:
             kit.work(kit.buf)
         replay = g.replay()

@@ -158,10 +158,10 @@ def test_batches_are_used_again_only_behind_the_timeline(dev):
 
 
 def test_a_full_ring_behind_a_standing_queue_times_out_and_names_it(dev, monkeypatch):
-    monkeypatch.setenv("HCQ_TIMEOUT_MS", "50")
     buf = dev.allocator.alloc(BATCH)
     gate = standing_copies(dev)
-    with pytest.raises(SignalTimeout, match="COPY queue of STAGED stands at wait"):
+    with monkeypatch.context() as short, pytest.raises(SignalTimeout, match="COPY queue of STAGED stands at wait"):
+        short.setenv("HCQ_TIMEOUT_MS", "50")
         for _ in range(COUNT + 1):
             dev.allocator.copyin(buf, bytes(BATCH))
     gate.value = 1

@@ -1,11 +1,9 @@
-"""A test that fails and leaves a queue standing costs the tests after it nothing: the hooks in conftest.py, run by a
-pytest of its own."""
+"""A test that fails and leaves a queue standing costs the tests after it nothing: shown by a pytest of its own."""
 
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -53,8 +51,8 @@ def test_after_the_end(dev):
 @pytest.mark.parametrize("device", ["CLANG", "NULL", "PYTHON"])
 def test_a_queue_that_a_failed_test_leaves_standing_is_closed_with_its_device(device, tmp_path):
     (tmp_path / "test_stands.py").write_text(STANDS.replace("DEVICE", device))
-    paths = [str(Path(__file__).parent), *filter(None, map(os.path.abspath, sys.path))]
-    command = f"-m pytest -q -p conftest -p no:cacheprovider --rootdir {tmp_path} {tmp_path}"
+    paths = filter(None, map(os.path.abspath, sys.path))
+    command = f"-m pytest -q -p hcq.testing -p no:cacheprovider --rootdir {tmp_path} {tmp_path}"
     done = subprocess.run(
         [sys.executable, *command.split()],
         capture_output=True,

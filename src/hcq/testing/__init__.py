@@ -14,7 +14,7 @@ from hcq.testing.marks import needs, promise
 __all__ = ["DriverUnderTest", "inject", "known", "needs", "promise", "suite_tests"]
 
 # pytest loads the hooks and fixtures from there when this module is named with -p.
-pytest_plugins = ["hcq.testing.plugin"]
+pytest_plugins = ["hcq.testing.plugin", "hcq.testing.after_failure"]
 
 
 def suite_tests() -> dict[str, object]:

@@ -427,7 +427,7 @@ def test_a_hundred_thousand_launches_behind_a_wait_all_run(fresh, fresh_kernels)
 def test_past_the_limit_the_submitter_waits_and_gives_up(driver):
     code = f"""
 {driver.setup}
-import hcq, threading, time
+import hcq, os, threading, time
 dev = hcq.Device[{driver.device!r}]
 gate, count = dev.signal_t(), dev.signal_t()
 dev.hw_compute_queue_t().wait(gate, 1).submit(dev)
@@ -441,6 +441,7 @@ except hcq.errors.SignalTimeout:
 before = dev.timeline_value
 try: [dev.hw_compute_queue_t().signal(dev.signal_t(), 1).submit(dev) for _ in range(10_000)]
 except hcq.errors.SignalTimeout: print("again", dev.timeline_value == before, count.value)
+os.environ["HCQ_TIMEOUT_MS"] = "30000"
 # the thread that sets the late signal must be able to get there
 threading.Thread(target=lambda: (time.sleep(0.2), setattr(gate, "value", 1))).start()
 dev.hw_compute_queue_t().wait(count, n).signal(count, n + 1).submit(dev)
@@ -458,7 +459,7 @@ def test_a_launch_that_gives_up_loses_no_timeline_value(driver, kernels):
     source = kernels.source("nothing")
     code = f"""
 {driver.setup}
-import hcq
+import hcq, os
 dev = hcq.Device[{driver.device!r}]
 program = dev.program("nothing", {source!r})
 gate, value = dev.signal_t(), dev.next_timeline()
@@ -468,6 +469,7 @@ try:
     while n < 200_000: program(); n += 1
 except hcq.errors.SignalTimeout: pass
 print(n < 200_000, dev.timeline_value == value + n + 1)
+os.environ["HCQ_TIMEOUT_MS"] = "30000"
 gate.value = 1
 dev.synchronize()
 print(dev.timeline_signal.value == value + n)

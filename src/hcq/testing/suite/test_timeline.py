@@ -134,13 +134,14 @@ def test_values_reach_the_queue_in_order_from_many_threads(fresh, fresh_kernels)
 def test_a_queue_that_stands_is_no_failure(driver):
     code = f"""
 {driver.setup}
-import hcq
+import hcq, os
 dev = hcq.Device[{driver.device!r}]
 gate, value = dev.signal_t(), dev.next_timeline()
 dev.hw_compute_queue_t().wait(gate, 31337).signal(dev.timeline_signal, value).submit(dev)
 for _ in range(2):
     try: dev.synchronize()
     except hcq.errors.SignalTimeout as late: print("31337" in str(late), isinstance(late, TimeoutError))
+os.environ["HCQ_TIMEOUT_MS"] = "30000"
 gate.value = 31337
 dev.synchronize()
 done = dev.signal_t()
