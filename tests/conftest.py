@@ -1,6 +1,6 @@
-"""What all tests share: a compile cache of their own, how hard hypothesis looks, and that a failed test leaves no
-device standing for the next ones to wait for."""
+"""What all tests share: a compile cache of their own, how hard hypothesis looks, and what is closed between modules."""
 
+import fcntl
 import os
 import tempfile
 
@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, settings
 
 from hcq import Device, config
 from hcq.drivers import BUILTIN
-from hcq.testing import standing
 
 # Tests, and the processes they start, never read or write the user's compile cache.
 _cache = tempfile.TemporaryDirectory(prefix="hcq-test-cache-", ignore_cleanup_errors=True)
 os.environ["HCQ_CACHE_DIR"] = _cache.name
+os.environ.pop("COLUMNS", None)  # nor are their tables as wide as the terminal, or what pytest-xdist takes for one
 
 # No deadlines: this machine may be busy. Every run tries the same examples, so that a failure is the change's own; the
 # full profile, for `.ci/run full`, looks for new ones.
@@ -35,33 +35,6 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason=f"not under the checks: {mark.args[0]}"))
 
 
-FAILED = pytest.StashKey[bool]()
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(item):
-    report = yield
-    item.stash[FAILED] = report.failed or item.stash.get(FAILED, False)
-    return report
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item):
-    """After a failure: what stands is lost before fixtures wait for it, and closed after them."""
-    failed = item.stash.get(FAILED, False)
-    lost = standing.lose_restless() if failed else []
-    try:
-        yield
-    except BaseException:
-        failed = True
-        raise
-    finally:
-        if failed:
-            lost += standing.lose_restless()
-            if closed := ", ".join(standing.close(lost)):
-                item.add_report_section("teardown", "devices", f"closed, for they were lost or stood: {closed}")
-
-
 @pytest.fixture(scope="module", autouse=True)
 def no_driver_outlives_its_module():
     """Devices of drivers that a module brought, and its files, are closed after it: the next may bring one of that
@@ -70,3 +43,14 @@ def no_driver_outlives_its_module():
     for name in list(Device._opened):
         if name.partition(":")[0] not in set(BUILTIN) - {"DISK"}:
             Device.close(name)
+
+
+@pytest.fixture(autouse=True)
+def gibibytes_one_at_a_time(request, tmp_path_factory):
+    """Of tests that need GiB of memory one runs at a time, whatever other processes test."""
+    if request.node.get_closest_marker("gibibytes") is None:
+        yield
+        return
+    with open(tmp_path_factory.getbasetemp().parent / "gibibytes.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -226,6 +226,7 @@ def available_memory():
 
 
 @pytest.mark.slow
+@pytest.mark.gibibytes
 @pytest.mark.skipif(available_memory() < 9 << 30, reason="needs 9 GiB of free memory")
 @pytest.mark.parametrize("size", [(2 << 30) + 4097])
 def test_copies_of_more_than_two_gigabytes(host, size):

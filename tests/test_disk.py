@@ -725,6 +725,7 @@ def test_bytes_beyond_four_gibibytes_of_a_sparse_file(tmp_path):
     assert bytes(dest.as_buffer())[45:50] == b"found"
 
 
+@pytest.mark.gibibytes
 @pytest.mark.parametrize("cold", [False, True])
 def test_a_single_read_of_more_than_two_gibibytes(tmp_path, engine, cold):
     size = (2 << 30) + 5

@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*tags): what a device must be able to do for the test")
     config.addinivalue_line("markers", "core: a test of hcq itself that does not depend on the driver")
     config.addinivalue_line("markers", "slow: takes more than a second")
+    config.addinivalue_line("markers", "gibibytes: needs several GiB of memory: not to be run beside another such test")
     if not config.pluginmanager.hasplugin("timeout"):
         config.addinivalue_line("markers", "timeout(seconds): ends the test, where pytest-timeout is installed")
     config.stash[RESULTS] = {}
@@ -123,8 +124,8 @@ def driver(request: pytest.FixtureRequest, breakage: str | None, monkeypatch: py
 
     described: DriverUnderTest = request.node.stash[DRIVER]
     tools.salt = zlib.crc32(request.node.nodeid.encode())
-    # A failing test may leave a queue standing at a wait: nobody shall wait for that for half a minute.
-    monkeypatch.setenv("HCQ_TIMEOUT_MS", "500" if breakage else "5000")
+    # What a breakage makes impossible nobody shall wait for; else machines may be slow.
+    monkeypatch.setenv("HCQ_TIMEOUT_MS", "500" if breakage else "20000")
     if described.factory is not None and described.device not in hcq.Device._devices:
         hcq.Device.register(described.device, described.factory)
     return described

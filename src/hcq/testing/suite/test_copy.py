@@ -144,6 +144,7 @@ def test_transfer_moves_both_timelines(fresh, fresh_peer):
 @promise("copy.large")
 @needs("native")
 @pytest.mark.slow
+@pytest.mark.gibibytes
 @pytest.mark.timeout(300)
 def test_two_gibibytes_are_whole(fresh):
     size = (2 << 30) + 4099
