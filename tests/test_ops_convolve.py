@@ -5,6 +5,7 @@ import pytest
 
 import hcq
 from hcq import ops
+from hcq.ops import convolve
 
 
 def reference(x, w, bias, stride, padding, dilation, groups):
@@ -22,6 +23,12 @@ def reference(x, w, bias, stride, padding, dilation, groups):
     return y if bias is None else y + bias[:, None, None]
 
 
+@pytest.fixture(params=["wide", "tiled"])
+def form(request, monkeypatch):
+    monkeypatch.setattr(convolve, "on_processor", lambda x: request.param == "wide")
+    return request.param
+
+
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize(
     ("stride", "padding", "dilation", "groups"),
@@ -30,9 +37,10 @@ def reference(x, w, bias, stride, padding, dilation, groups):
         ((2, 1), (1, 2), (1, 1), 1),
         ((1, 1), (2, 2), (2, 2), 2),
         ((1, 1), (1, 1), (1, 1), 4),
+        ((3, 1), (0, 7), (1, 3), 1),
     ],
 )
-def test_convolutions(stride, padding, dilation, groups, biased):
+def test_convolutions(form, stride, padding, dilation, groups, biased):
     rng = np.random.default_rng(1)
     x = rng.normal(size=(2, 4, 9, 11)).astype("f4")
     w = rng.normal(size=(8, 4 // groups, 3, 3)).astype("f4")
@@ -46,6 +54,20 @@ def test_convolutions(stride, padding, dilation, groups, biased):
     wanted = reference(x, w, bias, stride, padding, dilation, groups)
     assert got.shape == wanted.shape
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f8", "i4"])
+def test_panels_and_strips_that_are_not_full(form, dtype):
+    """More depth than a panel, more windows than a strip's columns, of rows shorter and longer than those."""
+    rng = np.random.default_rng(3)
+    for height, width in ((5, 70), (9, 7)):
+        x = (rng.normal(size=(1, 20, height, width)) * 3).astype(dtype)
+        w = (rng.normal(size=(5, 20, 3, 3)) * 3).astype(dtype)
+        got = ops.conv2d(hcq.array(x, "LLVM"), hcq.array(w, "LLVM"), padding=1).numpy()
+        wanted = reference(x, w, None, (1, 1), (1, 1), (1, 1), 1)
+        np.testing.assert_allclose(
+            got, wanted, rtol=1e-2 if dtype == "f2" else 1e-10, atol=0.1 if dtype == "f2" else 1e-8
+        )
 
 
 def test_a_small_one_on_the_strict_device():

@@ -1,6 +1,7 @@
-"""Two-dimensional convolution, as a matrix product over the windows of the picture.
+"""Two-dimensional convolution: the matrix product of weights and windows, which are gathered from the picture as panels
+of the product need them.
 
-What does not live here: the product (matrix).
+What does not live here: products of matrices that are there (matrix).
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import hcq
 from hcq.errors import LaunchError
-from hcq.ops.elementwise import map
-from hcq.ops.matrix import matmul
-from hcq.ops.shapes import element, output, reshape
+from hcq.ops.launches import on_processor
+from hcq.ops.matrix import BLOCK_VECTORS, DEPTH, SIDE, STRIP_ROWS, add_panel, multiply_add, sum_type
+from hcq.ops.shapes import element, output
 
 if TYPE_CHECKING:
+    from hcq.kernels.types import Scalar
     from hcq.runtime.buffer import Buffer
 
 Pair = int | tuple[int, int]
@@ -33,8 +35,8 @@ def conv2d(
 ) -> Buffer:
     """x (N, C, H, W) with weight (O, C / groups, KH, KW): a result (N, O, OH, OW); nothing is flipped.
 
-    `bias` has O elements. The windows are written out, KH * KW times the picture's size, and multiplied; sums as in
-    `matmul`. Doesn't block. Raises ValueError for shapes that don't fit.
+    `bias` has O elements. Sums are as in `matmul`, and rounded with the bias; no windows are written to memory. Doesn't
+    block. Raises ValueError for shapes that don't fit.
     """
     if len(x.shape) != 4 or len(weight.shape) != 4:
         raise ValueError(f"conv2d takes (N, C, H, W) and (O, C, KH, KW), not {tuple(x.shape)}, {tuple(weight.shape)}")
@@ -52,18 +54,20 @@ def conv2d(
         raise ValueError(
             f"no window {tuple(window)} of stride {steps}, dilation {gaps} fits {tuple(size)} padded {pads}"
         )
-    from hcq.runtime.buffer import empty
-
     out = output(out, x, (count, outputs, high, wide), element(x))
-    depth, area = inner * window[0] * window[1], high * wide
-    windows = empty((count, groups, depth, area), x.dtype, x.device)
-    sizes = channels, *size, *window, high, wide
-    launch = -(-area // 256), channels * window[0] * window[1], count
-    _unfold()[launch, 256](windows, x, *sizes, *steps, *pads, *gaps, stream=stream)
-    product = reshape(out, (count, groups, outputs // groups, area))
-    matmul(reshape(weight, (groups, outputs // groups, depth)), windows, out=product, stream=stream)
-    if bias is not None:
-        map(_plus, out, reshape(bias, (outputs, 1, 1)), out=out, stream=stream)
+    given = x, weight, bias if bias is not None else x
+    sizes = groups, inner, *size, *window, outputs // groups, high, wide
+    kind = element(x)
+    if not out.size:
+        return out
+    if on_processor(x):
+        lanes = 16 if kind.bits <= 32 else 8
+        tiles = -(-high * wide // (BLOCK_VECTORS * lanes)), -(-outputs // groups // STRIP_ROWS), count * groups
+        kernel, items = _windows_wide(sum_type(kind), lanes, steps[1] == 1, bias is not None), (1, 1)
+    else:
+        tiles = -(-high * wide // SIDE), -(-outputs // groups // SIDE), count * groups
+        kernel, items = _windows_tiled(sum_type(kind), bias is not None), (SIDE, SIDE)
+    kernel[tiles, items](out, *given, *sizes, *steps, *pads, *gaps, stream=stream)
     return out
 
 
@@ -71,27 +75,128 @@ def _pair(value: Pair) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else value
 
 
-def _plus(a: Any, b: Any) -> Any:
-    return a + b
+@cache
+def _windows_wide(S: Scalar, lanes: int, unit: bool, biased: bool) -> Any:
+    """The form for processors, as `matrix.wide`: a panel is gathered from the picture. `unit`: windows lie next to each
+    other along a row, so that a run of the picture becomes one of the panel."""
+    width = BLOCK_VECTORS * lanes
+
+    def gather(panel, row, z, run, wide, sx, offset):
+        """The elements of a row of the picture for a run of windows from the z-th on; 0 beside the picture."""
+        if unit:
+            low, high = min(max(-(z + offset), 0), run), max(min(run, wide - z - offset), 0)
+            start = row + (z + offset)
+            if low == 0 and high == width:
+                for v in hcq.static_range(BLOCK_VECTORS):
+                    panel.store(v * lanes, S(start.load(v * lanes, lanes=lanes)))
+            else:
+                for i in range(low):
+                    panel[i] = S(0)
+                for i in range(low, high):
+                    panel[i] = S(start[i])
+                for i in range(max(low, high), run):
+                    panel[i] = S(0)
+        else:
+            for i in range(run):
+                at = (z + i) * sx + offset
+                value = S(0)
+                if at >= 0 and at < wide:
+                    value = S(row[at])
+                panel[i] = value
+
+    @hcq.kernel
+    def windows_wide(
+        out: hcq.ptr, x: hcq.ptr, weight: hcq.ptr, bias: hcq.ptr,
+        groups: hcq.i32, inner: hcq.i32, height: hcq.i32, width_of: hcq.i32, kh: hcq.i32, kw: hcq.i32,
+        rows: hcq.i32, high: hcq.i32, wide: hcq.i32,
+        sy: hcq.i32, sx: hcq.i32, py: hcq.i32, px: hcq.i32, dy: hcq.i32, dx: hcq.i32,
+    ):  # fmt: skip
+        panel = hcq.local(S, DEPTH * width)
+        sums = hcq.local(S, STRIP_ROWS * width)
+        batch, depth, area = hcq.i64(hcq.group_id(2)), inner * kh * kw, high * wide
+        x = x + batch * inner * height * width_of
+        weight = weight + batch % groups * rows * depth
+        out = out + batch * rows * area
+        left, top = hcq.group_id(0) * width, hcq.group_id(1) * STRIP_ROWS
+        here = min(width, area - left)
+        strip = min(STRIP_ROWS, rows - top)
+        channel, a, b = 0, 0, 0  # of the panel's next row
+        for start in range(0, depth, DEPTH):
+            deep = min(DEPTH, depth - start)
+            for k in range(deep):
+                y, z, i = left // wide, left % wide, 0
+                while i < here:
+                    run = min(wide - z, here - i)
+                    line = y * sy - py + a * dy
+                    if line >= 0 and line < height:
+                        row = x + (hcq.i64(channel) * height + line) * width_of
+                        gather(panel + (k * width + i), row, z, run, width_of, sx, b * dx - px)
+                    else:
+                        for j in range(run):
+                            panel[k * width + i + j] = S(0)
+                    i += run
+                    y += 1
+                    z = 0
+                for j in range(here, width):
+                    panel[k * width + j] = S(0)
+                b += 1
+                if b == kw:
+                    a, b = a + 1, 0
+                if a == kh:
+                    channel, a = channel + 1, 0
+            add_panel(sums, weight + hcq.i64(top) * depth + start, panel, strip, depth, deep, start > 0, S, lanes)
+        for row in range(strip):
+            plus = S(0)
+            if biased:
+                plus = S(bias[batch % groups * rows + top + row])
+            for i in range(here):
+                total = sums[row * width + i]
+                if biased:
+                    total = total + plus
+                out[(top + row) * area + left + i] = out.dtype(total)
+
+    return windows_wide
 
 
 @cache
-def _unfold() -> Any:
-    """A row of the windows' matrix is one place of the window of one channel, over all windows."""
+def _windows_tiled(S: Scalar, biased: bool) -> Any:
+    """The form for devices that run many items together, as `matrix.tiled`: a tile is gathered from the picture."""
 
     @hcq.kernel
-    def unfold(
-        out: hcq.ptr, x: hcq.ptr, channels: hcq.i32, height: hcq.i32, width: hcq.i32, kh: hcq.i32, kw: hcq.i32,
-        high: hcq.i32, wide: hcq.i32, sy: hcq.i32, sx: hcq.i32, py: hcq.i32, px: hcq.i32, dy: hcq.i32, dx: hcq.i32,
+    def windows_tiled(
+        out: hcq.ptr, x: hcq.ptr, weight: hcq.ptr, bias: hcq.ptr,
+        groups: hcq.i32, inner: hcq.i32, height: hcq.i32, width: hcq.i32, kh: hcq.i32, kw: hcq.i32,
+        rows: hcq.i32, high: hcq.i32, wide: hcq.i32,
+        sy: hcq.i32, sx: hcq.i32, py: hcq.i32, px: hcq.i32, dy: hcq.i32, dx: hcq.i32,
     ):  # fmt: skip
-        i, row, n = hcq.global_id(0), hcq.group_id(1), hcq.i64(hcq.group_id(2))
-        b, a, channel = row % kw, row // kw % kh, row // kw // kh
-        if i < high * wide:
-            y = i // wide * sy - py + a * dy
-            z = i % wide * sx - px + b * dx
-            value = out.dtype(0)
-            if y >= 0 and y < height and z >= 0 and z < width:
-                value = x[((n * channels + channel) * height + y) * width + z]
-            out[(n * hcq.num_groups(1) + row) * (high * wide) + i] = value
+        tile_a = hcq.local(S, SIDE * SIDE)
+        tile_b = hcq.local(S, SIDE * SIDE)
+        batch, depth, area = hcq.i64(hcq.group_id(2)), inner * kh * kw, high * wide
+        x = x + batch * inner * height * width
+        weight = weight + batch % groups * rows * depth
+        out = out + batch * rows * area
+        i, j = hcq.local_id(0), hcq.local_id(1)
+        pixel, row = hcq.global_id(0), hcq.global_id(1)
+        y, z = pixel // wide * sy - py, pixel % wide * sx - px
+        total = S(0)
+        for start in range(0, depth, SIDE):
+            value = S(0)
+            if row < rows and start + i < depth:
+                value = S(weight[row * depth + start + i])
+            tile_a[j * SIDE + i] = value
+            k = start + j
+            line, at = y + k // kw % kh * dy, z + k % kw * dx
+            value = S(0)
+            if pixel < area and k < depth and line >= 0 and line < height and at >= 0 and at < width:
+                value = S(x[(k // kw // kh * height + line) * width + at])
+            tile_b[j * SIDE + i] = value
+            hcq.barrier()
+            for k in range(SIDE):
+                total = multiply_add(tile_a[j * SIDE + k], tile_b[k * SIDE + i], total, S)
+            hcq.barrier()
+        if row < rows and pixel < area:
+            if biased:
+                total = total + S(bias[batch % groups * rows + row])
+            out[row * area + pixel] = out.dtype(total)
 
-    return unfold
+    return windows_tiled

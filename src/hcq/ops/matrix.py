@@ -56,28 +56,53 @@ def matmul(a: Buffer, b: Buffer, out: Buffer | None = None, stream: Any = None) 
             lanes = 16 if kind.bits <= 32 else 8
             width = BLOCK_VECTORS * lanes
             groups = -(-columns // width), -(-rows // STRIP_ROWS), count
-            wide(_sum_type(kind), lanes)[groups, 1](out, a, b, *sizes, stream=stream)
+            wide(sum_type(kind), lanes)[groups, 1](out, a, b, *sizes, stream=stream)
         else:
             groups = -(-columns // SIDE), -(-rows // SIDE), count
-            tiled(_sum_type(kind))[groups, (SIDE, SIDE)](out, a, b, *sizes, stream=stream)
+            tiled(sum_type(kind))[groups, (SIDE, SIDE)](out, a, b, *sizes, stream=stream)
     return out
 
 
-def _sum_type(kind: Scalar) -> Scalar:
+def sum_type(kind: Scalar) -> Scalar:
+    """What products of a type are added up in."""
     return types.f32 if kind.is_float and kind.bits < 64 else kind
+
+
+def multiply_add(x, y, z, S):
+    """x * y + z, rounded once; in the kernel language."""
+    if S.is_float:
+        total = hcq.fma(x, y, z)
+    else:
+        total = x * y + z
+    return total
+
+
+def add_panel(sums, a, panel, strip, depth, deep, more, S, lanes):
+    """Adds the product of `strip` rows of `a`, `deep` of their elements, and a panel of that depth to `sums`, which are
+    0 unless there is `more`. In the kernel language. A row of `a` has `depth` elements, others have two vectors."""
+    width = BLOCK_VECTORS * lanes
+    block = hcq.private(S, BLOCK_ROWS * width)
+    for row in range(0, strip, BLOCK_ROWS):
+        for m in hcq.static_range(BLOCK_ROWS * BLOCK_VECTORS):
+            before = hcq.vec[S, lanes](S(0))
+            if more:
+                before = sums.load(row * width + m * lanes, lanes=lanes)
+            block.store(m * lanes, before)
+        for k in range(deep):
+            for m in hcq.static_range(BLOCK_ROWS):
+                x = hcq.vec[S, lanes](S(a[min(row + m, strip - 1) * depth + k]))
+                for v in hcq.static_range(BLOCK_VECTORS):
+                    at = m * width + v * lanes
+                    y = panel.load(k * width + v * lanes, lanes=lanes)
+                    block.store(at, multiply_add(x, y, block.load(at, lanes=lanes), S))
+        for m in hcq.static_range(BLOCK_ROWS * BLOCK_VECTORS):
+            sums.store(row * width + m * lanes, block.load(m * lanes, lanes=lanes))
 
 
 @cache
 def wide(S: Scalar, lanes: int) -> Any:
     """The form for processors. Sums have type S."""
     width = BLOCK_VECTORS * lanes
-
-    def multiply_add(x, y, z):
-        if S.is_float:
-            total = hcq.fma(x, y, z)
-        else:
-            total = x * y + z
-        return total
 
     @hcq.kernel
     def matmul_wide(
@@ -86,7 +111,6 @@ def wide(S: Scalar, lanes: int) -> Any:
     ):  # fmt: skip
         panel = hcq.local(S, DEPTH * width)
         sums = hcq.local(S, STRIP_ROWS * width)
-        block = hcq.private(S, BLOCK_ROWS * width)
         batch = hcq.i64(hcq.group_id(2))
         a = a + batch % a_count * rows * depth
         b = b + batch % b_count * depth * columns
@@ -108,21 +132,7 @@ def wide(S: Scalar, lanes: int) -> Any:
                         if x < here:
                             value = S(b[(start + k) * columns + left + x])
                         panel[k * width + x] = value
-            for row in range(0, strip, BLOCK_ROWS):
-                for m in hcq.static_range(BLOCK_ROWS * BLOCK_VECTORS):
-                    before = hcq.vec[S, lanes](S(0))
-                    if start > 0:
-                        before = sums.load(row * width + m * lanes, lanes=lanes)
-                    block.store(m * lanes, before)
-                for k in range(deep):
-                    for m in hcq.static_range(BLOCK_ROWS):
-                        x = hcq.vec[S, lanes](S(a[(top + min(row + m, strip - 1)) * depth + start + k]))
-                        for v in hcq.static_range(BLOCK_VECTORS):
-                            at = m * width + v * lanes
-                            y = panel.load(k * width + v * lanes, lanes=lanes)
-                            block.store(at, multiply_add(x, y, block.load(at, lanes=lanes)))
-                for m in hcq.static_range(BLOCK_ROWS * BLOCK_VECTORS):
-                    sums.store(row * width + m * lanes, block.load(m * lanes, lanes=lanes))
+            add_panel(sums, a + hcq.i64(top) * depth + start, panel, strip, depth, deep, start > 0, S, lanes)
         for row in range(strip):
             to = (top + row) * columns + left
             if here == width:
@@ -164,10 +174,7 @@ def tiled(S: Scalar) -> Any:
             tile_b[y * SIDE + x] = value
             hcq.barrier()
             for k in range(SIDE):
-                if S.is_float:
-                    total = hcq.fma(tile_a[y * SIDE + k], tile_b[k * SIDE + x], total)
-                else:
-                    total = tile_a[y * SIDE + k] * tile_b[k * SIDE + x] + total
+                total = multiply_add(tile_a[y * SIDE + k], tile_b[k * SIDE + x], total, S)
             hcq.barrier()
         if row < rows and column < columns:
             c[row * columns + column] = c.dtype(total)

@@ -104,7 +104,7 @@ def lines_of(x, columns, c):
     """STRIP vectors of WIDE elements, one of each row; in the kernel language."""
     lines = ()
     for r in hcq.static_range(STRIP):
-        lines = lines + (x.load(r * columns + c, lanes=WIDE),)
+        lines = lines + (x.load(r * columns + c, lanes=WIDE),)  # type: ignore[assignment]
     return lines
 
 
