@@ -83,7 +83,7 @@ def runner(name):
     return made
 
 
-@pytest.fixture(params=["CLANG", "LLVM", "OpenCL"])
+@pytest.fixture(params=["CLANG", "LLVM", "OpenCL", "VULKAN"])
 def dev(request):
     return runner(request.param)
 
@@ -496,7 +496,7 @@ def test_a_sub_group_may_come_to_a_shuffle_alone_where_no_barrier_follows(dev):
 
 
 def test_parameters_are_called_what_the_user_calls_them(dev):
-    if dev.language in ("opencl", "spirv"):
+    if dev.language == "opencl":
         pytest.skip("its programs do not name their arguments")
     m = Maker("f", out=pointer(i32), größe=i32, entry=i32, floor=i32, n_1=i32, n=i32)
     m.b.store(m["out"], m.const(0), m["n"])

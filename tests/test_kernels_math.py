@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from kernel_helpers import there
 
 import hcq
 from hcq.kernels import mathlib
@@ -162,9 +163,10 @@ def test_functions_are_right_at_the_edges(name, device, dtype):
 @pytest.mark.parametrize("name", mathlib.FUNCTIONS)
 def test_functions_give_the_same_bits_on_all_devices(name, dtype):
     args = points(name, dtype, 300, np.random.default_rng(5))
-    results = {device: compute(device, name, *args) for device in ("PYTHON", "LLVM", "CLANG")}
+    devices = ("LLVM", "CLANG", *there("VULKAN"))
+    results = {device: compute(device, name, *args) for device in ("PYTHON", *devices)}
     bits = {device: each.view("u4" if dtype is np.float32 else "u8") for device, each in results.items()}
-    for device in ("LLVM", "CLANG"):
+    for device in devices:
         assert np.array_equal(bits[device], bits["PYTHON"]), device
 
 

@@ -1,4 +1,4 @@
-"""Random kernels over the whole language give equal bits on PYTHON, LLVM and CLANG."""
+"""Random kernels over the whole language give equal bits on PYTHON, LLVM, CLANG and, where it is there, VULKAN."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
+from kernel_helpers import there
 from kernel_writer import Kernel
 from test_kernels_errors import load
 
-DEVICES = ("PYTHON", "LLVM", "CLANG")
+DEVICES = ("PYTHON", "LLVM", "CLANG", *there("VULKAN"))
 FULL = settings.get_profile("full").max_examples
 EXAMPLES = 200 if settings().max_examples >= FULL else 12
-"""Each is compiled three times; shrinking would do it a thousand times more."""
+"""Each is compiled four times; shrinking would do it a thousand times more."""
 
 
 def result(array):

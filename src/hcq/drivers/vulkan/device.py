@@ -153,6 +153,10 @@ def _target(facts: dict[str, Any]) -> str:
     for bits, (nan, rte, denorm) in zip((16, 32, 64), facts["floats"], strict=True):
         if bits > 16:
             words += [f"{word}{bits}" for word, has in (("nan", nan), ("rte", rte), ("denorm", denorm)) if has]
+    if "mesa" in facts["driver_info"].lower():
+        words.append("mesa")
+    if facts["driver"] == "llvmpipe":
+        words.append("llvmpipe")
     return " ".join(words)
 
 

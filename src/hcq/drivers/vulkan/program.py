@@ -14,6 +14,7 @@ from hcq import _native
 from hcq.drivers.vulkan import spirv
 from hcq.drivers.vulkan.compiler import read_library
 from hcq.errors import InvalidProgram, LaunchError, OutOfMemory
+from hcq.queues.launch import VALUE_TYPES
 from hcq.queues.program import HCQProgram
 from hcq.runtime.cache.compile_cache import current
 from hcq.runtime.compiler import Compiler
@@ -49,6 +50,9 @@ class VulkanProgram(HCQProgram):
         if about:
             self.buffer_count = len(about["buffers"])
             self.value_types = list(about["value_types"])
+            kinds = [VALUE_TYPES[each][1] for each in self.value_types]
+            self.signature = [("pointer", each) for each in about["buffers"]]
+            self.signature += zip(kinds, about["values"], strict=True)
             self.accesses = [each or None for each in about["accesses"]]
         self._words = module
         self._pipelines: dict[Dims, Any] = {}
