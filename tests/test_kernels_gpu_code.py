@@ -114,6 +114,39 @@ def test_ptx_of_llvm_is_taken_by_ptxas(ptxas):
         ptxas(text)
 
 
+def exchange():
+    """Every way of exchanging values of a sub-group, of every type."""
+    m = Maker("exchange", out=pointer(i32))
+    b = m.b
+    kinds = [b.op("subgroup", (), (i32,), kind=kind).result for kind in ("size", "lane", "index")]
+    for each in SCALARS:
+        for how in ("index", "xor", "up", "down"):
+            value = b.cast(b.id("local_id", 0), each)
+            other = b.op("shuffle", (value, m.const(1)), (each,), how=how).result
+            b.store(m["out"], b.binary("add", kinds[1], kinds[2]), b.cast(other, i32))
+    b.store(m["out"], m.const(0), kinds[0])
+    return m.end()
+
+
+def test_sub_groups_of_ptx_are_warps(ptxas):
+    pytest.importorskip("llvmlite", reason="PTX is written by llvmlite")
+    text = lower.source(exchange(), "ptx")
+    for how in ("idx", "bfly", "up", "down"):
+        assert f"shfl.sync.{how}.b32" in text
+    assert "bar.sync" not in text and ".shared" not in text
+    ptxas(text)
+
+
+@pytest.mark.parametrize(("processor", "size"), [("gfx942", 64), ("gfx1100", 32)])
+def test_sub_groups_of_amds_gpus_are_waves(processor, size):
+    pytest.importorskip("llvmlite", reason="AMD's code is made by llvmlite")
+    from hcq.kernels.lower import llvm_targets
+
+    text = llvm_targets.assembly(lower.source(exchange(), "amdgpu"), llvm_targets.AMDGPU, processor)
+    assert "ds_bpermute_b32" in text and "s_barrier" not in text
+    assert f".amdhsa_wavefront_size32 {int(size == 32)}" in text or size == 64
+
+
 def test_ptx_contracts_nothing():
     pytest.importorskip("llvmlite", reason="PTX is written by llvmlite")
     m = Maker("f", out=pointer(f32), a=f32)

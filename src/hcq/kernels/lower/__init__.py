@@ -36,10 +36,10 @@ def source(function: Function, language: str, target: str | None = None) -> Any:
 
         return llvm.write(subgroups.expand(function, apart=True))
     if language in ("nvptx", "amdgpu", "ptx"):
-        from hcq.kernels.lower import llvm, llvm_targets, remainder, subgroups
+        from hcq.kernels.lower import llvm, llvm_targets, remainder
 
         processor = llvm_targets.GPUS["nvptx" if language == "ptx" else language]
-        text = llvm.write(remainder.expand(subgroups.expand(function, apart=False)), processor)
+        text = llvm.write(remainder.expand(function), processor)
         return llvm_targets.assembly(text, processor, target) if language == "ptx" else text
     if language == "spirv":
         from hcq.kernels.lower import spirv

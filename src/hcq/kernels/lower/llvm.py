@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hcq.kernels import types
-from hcq.kernels.lower import indices
+from hcq.kernels.lower import indices, llvm_subgroups
 from hcq.kernels.lower.llvm_ops import Arithmetic
 from hcq.kernels.lower.llvm_targets import CPU
 from hcq.kernels.lower.llvm_text import ENTRY, MEMORY, VALUES, Emitter, literal, shaped
@@ -269,6 +269,15 @@ class Writer:
             else:
                 code = _ATOMIC.get(how) or ("" if element.kind == "i" else "u") + how
             self.names[op.result] = self.e.emit(f"atomicrmw {code} {pointer}, {spelled} {values[0]}{order}")
+        self.widen(op.result)
+
+    def on_subgroup(self, op: Op) -> None:
+        if not indices.is_dead(op, self.needs):
+            self.names[op.result] = llvm_subgroups.write_subgroup(self, op)
+            self.widen(op.result)
+
+    def on_shuffle(self, op: Op) -> None:
+        self.names[op.result] = llvm_subgroups.write_shuffle(self, op)
         self.widen(op.result)
 
     def on_barrier(self, op: Op) -> None:
