@@ -40,14 +40,15 @@ struct Param {
   std::string name;  // for messages; may be empty
 };
 
+// Up to `packed` the numbers are those that libraries hold (hcq.drivers.cpu.library).
 enum class EntryKind : uint8_t {
   nothing,    // runs no code: the NULL device
   plain,      // C ABI function, called once a launch, arguments spread from the kernargs
   items,      // C ABI function, called once a work-item; has no barrier
   fibers,     // C ABI function, a fiber a work-item; has barriers
   group,      // void(const uint8_t* kernargs, const GroupContext*), called once a work-group, loops over items itself
-  elsewhere,  // carried out by an interface, which knows what `entry` is
   packed,     // void(const uint8_t* kernargs), called once a launch; a plain function that reads its own arguments
+  elsewhere,  // in no library: carried out by an interface, which knows what `entry` is
 };
 
 // What a `group` entry is given beside its arguments. Generated code reads it by these offsets: 0, 12, 24, 40.
