@@ -113,7 +113,7 @@ def pread(n: int, size: int, cold: bool) -> float:
 
 @bench
 def fio(n: int, size: int, cold: bool, depth: int = 1) -> float:
-    """fio with one thread: by read, in pieces of 1 MiB; with a depth by io_uring past the page cache, in pieces of 2."""
+    """fio with one thread: by read, in pieces of 1 MiB; with a depth by io_uring past the page cache, of 2."""
     program = shutil.which("fio")
     if not program:
         raise Missing("no fio on this machine")
