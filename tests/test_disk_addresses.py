@@ -183,6 +183,7 @@ def test_a_finalizer_may_give_a_file_back_while_another_is_opened(tmp_path, monk
     assert opened and not any(os.path.samestat(os.stat(tmp_path / "a"), found) for found in descriptors())
 
 
+@pytest.mark.unchecked("it turns the checks on by itself")
 def test_checks_find_two_writers_of_a_file_through_two_buffers(tmp_path):
     (tmp_path / "made").write_bytes(bytes(500_000))
     os.link(tmp_path / "made", tmp_path / "same")
@@ -197,6 +198,7 @@ def test_checks_find_two_writers_of_a_file_through_two_buffers(tmp_path):
         Device[name].synchronize()
 
 
+@pytest.mark.unchecked("it turns the checks on by itself")
 def test_checks_find_nothing_where_buffers_of_a_file_come_and_go(big, segment):
     early = Buffer(f"DISK:{big}", 100, U8).allocate()  # before anybody looks, and shorter
     whole_early = whole(big)

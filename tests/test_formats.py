@@ -15,6 +15,7 @@ from tensor_files import DEVICES, EVERYTHING, field, noise, opened_device, safet
 import hcq
 from hcq import _native, dtypes, formats
 from hcq.errors import FormatError, UnknownTensor
+from hcq.validation import redzones
 
 
 @pytest.fixture(params=DEVICES)
@@ -211,10 +212,26 @@ def test_the_result_is_a_dict_whose_tensors_are_freed_one_by_one(tmp_path):
     assert isinstance(loaded, dict) and "1 tensors" in repr(loaded)
 
 
+@pytest.mark.unchecked("the checks look at every allocation each time that one is read")
 def test_many_small_tensors_and_many_shards_arrive_in_their_places(tmp_path):
     values = {f"t{n:05}": np.full(1 + n % 7, n, np.int32) for n in range(5000)}
     hcq.save(tmp_path / "m.safetensors.index.json", values, shard_bytes=2000)
     same(hcq.load(tmp_path / "m.safetensors.index.json", "CLANG"), values)
+
+
+def test_the_checks_find_nothing_in_loading_and_are_asked_to_look_once_not_once_a_tensor(tmp_path, monkeypatch):
+    values = {f"t{n}": np.full(5, n, np.int32) for n in range(300)}
+    hcq.save(tmp_path / "a.safetensors", values)
+    looks = []
+    with hcq.checks(strict=True) as found:
+        inner = redzones.RedZones.check
+        monkeypatch.setattr(redzones.RedZones, "check", lambda zones: looks.append(zones) or inner(zones))
+        loaded = hcq.load(tmp_path / "a.safetensors", "CLANG")
+        assert len(looks) < 10
+        copy = hcq.empty(5, dtypes.int32, "CLANG")
+        hcq.copy(copy, loaded["t7"])
+        assert (copy.numpy() == 7).all()
+    assert not found.findings
 
 
 def test_threads_may_load_one_archive(tmp_path):

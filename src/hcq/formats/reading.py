@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from hcq.formats.entry import Entry
 from hcq.formats.source import Source
 from hcq.queues import profile
+from hcq.queues.staging import host_view
+from hcq.runtime import watch
 from hcq.runtime.copy import copy
 from hcq.runtime.registry import Device
 
@@ -116,7 +118,12 @@ def _read(piece: _Piece) -> None:
 
 
 def _memory(buf: Buffer) -> Any:
-    """An export of the buffer's own memory, where the host can write it, else None."""
+    """The buffer's own memory, where the host can write it, else None."""
+    if watch.active and getattr(buf.allocator, "host_access", False):
+        # An export waits for the device, and whoever checks looks at all memory then: once a tensor would be too often.
+        # This memory is new, so that no queued work has it.
+        watch.host_write(buf, 0, buf.nbytes)
+        return host_view(buf._buf.va_addr, buf.nbytes)
     exporter = buf._export()
     return None if exporter is None or exporter.readonly else exporter
 
