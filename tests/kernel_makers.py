@@ -109,10 +109,11 @@ def all_operations(type_, lanes, length, leave_out=()):
     return m.end(), plain
 
 
-def all_conversions(source, lanes):
+def all_conversions(source, lanes, leave_out=()):
     """Every conversion of a type, and the types that its outputs have, by their names."""
-    casts = [each for each in SCALARS if each is not source]
-    casts += [f"bits_{each.name}" for each in NUMBERS if each.bits == source.bits and source is not bool_]
+    casts = [each for each in SCALARS if each is not source and each not in leave_out]
+    same = [each for each in NUMBERS if each.bits == source.bits and each not in leave_out]
+    casts += [f"bits_{each.name}" for each in same if source is not bool_]
     target = {f"to_{each}": each if isinstance(each, types.Scalar) else scalar(each[5:]) for each in casts}
     m = Maker(f"from_{source}", **{key: pointer(each) for key, each in target.items()}, x=pointer(source))
     at = m.b.binary("mul", items(m), m.const(lanes))

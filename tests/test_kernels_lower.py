@@ -94,9 +94,9 @@ def run(dev, function, buffers, vals=(), groups=1, items=1):
     given = []
     for value, each in zip(function.scalars, vals, strict=True):
         one = value.type.dtype.numpy.type(each)
-        if dev.language in ("c", "opencl") and value.type.name in ("f16", "bf16"):  # passed as their bits
+        if dev.language in ("c", "opencl", "metal") and value.type.name in ("f16", "bf16"):  # passed as their bits
             one = one.view(np.uint16)
-        given.append(np.uint8(one) if dev.language == "opencl" and value.type is bool_ else one)
+        given.append(np.uint8(one) if dev.language in ("opencl", "metal") and value.type is bool_ else one)
     dev.launch(lower.entry_name(function.name), text, buffers, given, groups, items)
 
 
@@ -166,7 +166,7 @@ def test_every_operation_gives_what_its_definition_says(dev, name, lanes):
 def test_every_conversion_gives_what_its_definition_says(dev, name, lanes):
     source = scalar(name)
     values = [*edges(source), *edges(source)[: -len(edges(source)) % lanes]]
-    function, target = all_conversions(source, lanes)
+    function, target = all_conversions(source, lanes, getattr(dev, "lacks", ()))
     outs = [np.zeros(len(values), each.dtype.numpy) for each in target.values()]
     run(dev, function, [*outs, stored(values, source)], groups=len(values) // lanes)
     for (key, each), out in zip(target.items(), outs, strict=True):
@@ -387,7 +387,7 @@ def test_float_minima_keep_a_nan_in_atomics(dev):
 
 
 def test_parameters_of_every_type_keep_their_values(dev):
-    for type_ in SCALARS:
+    for type_ in (each for each in SCALARS if each not in getattr(dev, "lacks", ())):
         m = Maker(f"take_{type_}", v=type_, out=pointer(type_), w=type_)
         m.b.store(m["out"], m.const(0), m["v"])
         m.b.store(m["out"], m.const(1), m["w"])
