@@ -10,6 +10,7 @@ namespace hcq {
 
 namespace {
 constexpr uint32_t kMost = 64;          // in flight; more wait in the ring
+constexpr uint64_t kPatience = 3000;    // ns that a launching thread waits for the step lock
 constexpr uint64_t kGive = 1000000;     // ns that a launching thread gives commands at most
 constexpr uint32_t kSlots = kMost + 2;  // the end of a submit finds a place always
 
@@ -24,6 +25,7 @@ struct Flight {
 }  // namespace
 
 struct Flights {
+  const Interface* interface;  // the device may be gone before the queue's last reference is
   Flight slots[kSlots];
   uint32_t first = 0;
   std::atomic<uint32_t> count{0};    // relaxed: other threads look whether there is any, after a full fence
@@ -41,7 +43,7 @@ struct Flights {
 };
 
 namespace {
-const Interface& of(const Queue* q) { return *q->device->interface; }
+const Interface& of(const Queue* q) { return *q->flights->interface; }
 
 Flight& add(Queue* q, const uint8_t* packet, uint32_t units) {
   Flights& f = *q->flights;
@@ -167,7 +169,11 @@ void land(Queue* q, bool failed) {
 }
 }  // namespace
 
-Flights* flights_create() { return new Flights; }
+Flights* flights_create(const Interface* interface) {
+  auto* f = new Flights;
+  f->interface = interface;
+  return f;
+}
 
 void flights_close(Queue* q) {
   if (q->flights->lane) of(q).close(q->flights->lane);
@@ -331,7 +337,13 @@ void begin(Queue* q) {
   // full fence: `tail` before the look at `blocked`; who ends the wait clears that before it looks at `tail`
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (q->blocked.load(std::memory_order_relaxed)) return;
-  StepResult r = step(q, true, now_ns() + kGive);
+  uint64_t start = now_ns();
+  StepResult r = step(q, true, start + kGive);
+  // Who ends commands there holds the lock for a moment, and waking a thread takes longer.
+  while (r == StepResult::busy && now_ns() - start < kPatience) {
+    for (unsigned n = 0; n < 8; ++n) cpu_relax();
+    r = step(q, true, start + kGive);
+  }
   if (r == StepResult::refused || r == StepResult::busy || r == StepResult::out_of_time) doorbell(q);
 }
 

@@ -40,7 +40,7 @@ struct Interface {
 
 // What stands between a queue's packets and its interface. Under the step lock, but for the two atomics.
 struct Flights;
-Flights* flights_create();
+Flights* flights_create(const Interface* interface);
 void flights_close(Queue* q);  // the queue's last reference went
 
 // Given commands and what is to follow them, of a queue of an interface.

@@ -85,7 +85,7 @@ Queue* queue_create(Device* device, QueueKind kind, std::string name) {
   }
   q->id = g_next_id.fetch_add(1, std::memory_order_relaxed);
   q->device = device;
-  q->flights = device->interface ? flights_create() : nullptr;
+  q->flights = device->interface ? flights_create(device->interface) : nullptr;
   q->kind = kind;
   q->name = std::move(name);
   q->refs.store(1, std::memory_order_release);  // all of the above is seen by who takes a further reference

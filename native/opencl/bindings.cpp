@@ -47,6 +47,7 @@ void serve(nb::handle device, uint64_t context, uint64_t cl_device) {
   if (!d) throw nb::python_error();
   auto* c = new opencl::Context{reinterpret_cast<void*>(context), reinterpret_cast<void*>(cl_device)};
   api().clRetainContext(c->context);
+  ++opencl::g_held.contexts;
   d->interface = &opencl::interface();
   d->context = c;
 }
@@ -54,6 +55,7 @@ void serve(nb::handle device, uint64_t context, uint64_t cl_device) {
 void end(Program* program) {
   auto* k = static_cast<opencl::Kernel*>(program->entry);
   api().clReleaseKernel(k->kernel);
+  --opencl::g_held.kernels;
   delete k;
 }
 
@@ -84,6 +86,7 @@ nb::object make_program(const std::string& name, uint64_t kernel, const std::vec
   std::tie(program->wanted_items[0], program->wanted_items[1], program->wanted_items[2]) = wanted;
   program->end = end;
   api().clRetainKernel(k->kernel);
+  ++opencl::g_held.kernels;
   program->entry = k.release();
   PyObject* capsule = PyCapsule_New(program.get(), kProgramCapsule, [](PyObject* unused) {
     program_release(static_cast<Program*>(PyCapsule_GetPointer(unused, kProgramCapsule)));
@@ -104,6 +107,13 @@ void bind_opencl(nb::module_& m) {
       nb::arg("wanted"),
       "What a Program is made of, around a cl_kernel: its arguments' types in order, the largest group, and the only\n"
       "one that it takes, (0, 0, 0) for any.");
+  m.def(
+      "opencl_held",
+      [] {
+        const opencl::Held& h = opencl::g_held;
+        return std::make_tuple(h.contexts.load(), h.queues.load(), h.kernels.load(), h.events.load());
+      },
+      "How many contexts, queues, kernels and events of OpenCL native code holds.");
 }
 
 }  // namespace hcq

@@ -8,6 +8,8 @@
 
 namespace hcq::opencl {
 
+Held g_held;
+
 namespace {
 bool failed(Status status, const char* what, std::string* error) {
   if (status == kSuccess) return false;
@@ -20,10 +22,15 @@ void* open(void* context, std::string* error) {
   const uint64_t properties[] = {kQueueProperties, kProfiling, 0};
   Status status = kSuccess;
   void* lane = api().clCreateCommandQueueWithProperties(c->context, c->device, properties, &status);
-  return failed(status, "clCreateCommandQueueWithProperties", error) ? nullptr : lane;
+  if (failed(status, "clCreateCommandQueueWithProperties", error)) return nullptr;
+  ++g_held.queues;
+  return lane;
 }
 
-void close(void* lane) { api().clReleaseCommandQueue(lane); }
+void close(void* lane) {
+  api().clReleaseCommandQueue(lane);
+  --g_held.queues;
+}
 
 bool set_arguments(Kernel& k, const uint8_t* kernargs, std::string* error) {
   bool all = k.last.empty();
@@ -66,11 +73,16 @@ bool exec(void* lane, const Program& program, const uint8_t* arguments, const ui
     status = api().clEnqueueNDRangeKernel(lane, k.kernel, dimensions, nullptr, global, local, 0, nullptr, &out->event);
   }
   k.lock.unlock();
-  return set && !failed(status, "clEnqueueNDRangeKernel", error);
+  if (!set || failed(status, "clEnqueueNDRangeKernel", error)) return false;
+  g_held.events.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 bool enqueue_copy(void* lane, void* to, const void* from, size_t bytes, void** event, std::string* error) {
-  return !failed(api().clEnqueueSVMMemcpy(lane, 0, to, from, bytes, 0, nullptr, event), "clEnqueueSVMMemcpy", error);
+  if (failed(api().clEnqueueSVMMemcpy(lane, 0, to, from, bytes, 0, nullptr, event), "clEnqueueSVMMemcpy", error))
+    return false;
+  if (event) g_held.events.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 bool copy(void* lane, uint64_t destination, uint64_t source, uint64_t bytes, Command* out, std::string* error) {
@@ -131,12 +143,14 @@ bool tell(const Command& command, Queue* q) {
 
 void drop(const Command& command) {
   api().clReleaseEvent(command.event);
+  g_held.events.fetch_sub(1, std::memory_order_relaxed);
   std::free(command.scratch);
 }
 
 void leave(void* context) {
   auto* c = static_cast<Context*>(context);
   api().clReleaseContext(c->context);
+  --g_held.contexts;
   delete c;
 }
 

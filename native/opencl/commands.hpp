@@ -28,6 +28,12 @@ struct Context {
   Handle context, device;
 };
 
+// How many of OpenCL's objects are held here. Relaxed: for tests of leaks, when nothing else runs.
+struct Held {
+  std::atomic<int64_t> contexts{0}, queues{0}, kernels{0}, events{0};
+};
+extern Held g_held;
+
 const Interface& interface();
 
 }  // namespace hcq::opencl
