@@ -8,12 +8,14 @@ from __future__ import annotations
 from benchmarks.row import MIB, STATED, Budget, Entry, Row
 
 _TRIAD = Entry("raw", "triad", "triad in C with OpenMP")
+_LOOPS = {"fill", "add", "exp", "sum", "sum_columns"}
 
 
 def _row(name: str, title: str, size: int, budget: Budget = STATED, unit: str = "GB/s", most: int = 8) -> Row:
     """`size`: the bytes that the operation must read and write, or the additions and multiplications."""
     entries = [
         Entry("hcq", "operation", "LLVM", {"name": name}),
+        Entry("hcq", "operation", "CLANG", {"name": name, "device": "CLANG"}),
         Entry("numpy", "operation", "BLAS" if unit == "GFLOP/s" else "", {"name": name}),
     ]
     return Row(f"ops.{name}", "ops", f"ops: {title}", unit, tuple(entries), budget, size=size, most=most)
@@ -24,7 +26,12 @@ def _stream(name: str, title: str, size: int) -> Row:
     row = _row(name, title, size)
     # The triad moves 192 MiB: what this one may take is its share of that, over 0.9.
     budget = Budget("0.9 of C with OpenMP's triad, a byte", size / (3 * 64 * MIB) / 0.9, _TRIAD.label)
-    return Row(row.id, row.group, row.title, row.unit, (*row.entries, _TRIAD), budget, size=size, most=8)
+    loop = (_loop(name),) if name in _LOOPS else ()
+    return Row(row.id, row.group, row.title, row.unit, (*row.entries, *loop, _TRIAD), budget, size=size, most=8)
+
+
+def _loop(name: str) -> Entry:
+    return Entry("raw", "operation", "the same loop in C with OpenMP", {"name": name})
 
 
 ROWS: tuple[Row, ...] = (

@@ -2,6 +2,7 @@
 // benchmarks/workers/on_raw.py with `cc -O3 -march=native -fopenmp -shared`. Every function returns nanoseconds, for all `n` together.
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <math.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -220,6 +221,45 @@ uint64_t raw_triad(uint64_t n, float* restrict a, const float* restrict b, const
   for (uint64_t k = 0; k < n; ++k) {
 #pragma omp parallel for schedule(static)
     for (uint64_t i = 0; i < count; ++i) a[i] = b[i] + s * c[i];
+  }
+  return now() - start;
+}
+
+// The loops of hcq.ops, over `count` numbers or a matrix of `count` columns and rows; sums in any order. 0: no such.
+__attribute__((optimize("fast-math"))) uint64_t raw_operation(uint64_t n, int which, float* restrict out, const float* restrict x,
+                                                              const float* restrict y, uint64_t count) {
+  uint64_t start = now();
+  for (uint64_t k = 0; k < n; ++k) {
+    float sum = 0;
+    switch (which) {
+      case 0:
+#pragma omp parallel for schedule(static)
+        for (uint64_t i = 0; i < count; ++i) out[i] = 3.0f;
+        break;
+      case 1:
+#pragma omp parallel for schedule(static)
+        for (uint64_t i = 0; i < count; ++i) out[i] = x[i] + y[i];
+        break;
+      case 2:
+#pragma omp parallel for schedule(static)
+        for (uint64_t i = 0; i < count; ++i) out[i] = expf(x[i]);
+        break;
+      case 3:
+#pragma omp parallel for schedule(static) reduction(+ : sum)
+        for (uint64_t i = 0; i < count; ++i) sum += x[i];
+        out[0] = sum;
+        break;
+      case 4:
+#pragma omp parallel for schedule(static)
+        for (uint64_t left = 0; left < count; left += 1024) {
+          for (uint64_t i = left; i < left + 1024; ++i) out[i] = 0;
+          for (uint64_t row = 0; row < count; ++row)
+            for (uint64_t i = left; i < left + 1024; ++i) out[i] += x[row * count + i];
+        }
+        break;
+      default:
+        return 0;
+    }
   }
   return now() - start;
 }

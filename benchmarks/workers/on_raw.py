@@ -47,6 +47,7 @@ def library() -> ctypes.CDLL:
         str(SOURCES / "raw.c"),
         "-o",
         str(path),
+        "-lm",
     ]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     lib = ctypes.CDLL(str(path))
@@ -65,6 +66,7 @@ def library() -> ctypes.CDLL:
         "triad": (pointer, pointer, pointer, ctypes.c_float, u64),
         "reduce": (pointer, pointer, u64),
         "reduce_tree": (pointer, pointer, u64),
+        "operation": (ctypes.c_int, pointer, pointer, pointer, u64),
     }.items():
         function = getattr(lib, "raw_" + name)
         function.restype, function.argtypes = u64, (u64, *types)
@@ -252,6 +254,15 @@ def read_file(n: int) -> float:
 def triad(n: int) -> float:
     size = 4 * kernels.STREAM_COUNT
     return float(library().raw_triad(n, *(memory(size, k) for k in range(3)), 3.0, kernels.STREAM_COUNT)) / n / 1e9
+
+
+@bench
+def operation(n: int, name: str) -> float:
+    """The loop of one of hcq.ops."""
+    which = ("fill", "add", "exp", "sum", "sum_columns").index(name)
+    count = 4096 if name == "sum_columns" else kernels.STREAM_COUNT
+    out, x, y = (memory(4 * kernels.STREAM_COUNT, k) for k in range(3))
+    return float(library().raw_operation(n, which, out, x, y, count)) / n / 1e9
 
 
 @bench

@@ -84,10 +84,10 @@ def kernel_cached(n: int, device: str) -> float:
 
 
 @bench
-def operation(n: int, name: str) -> float:
-    """One of hcq.ops on LLVM, into a buffer that is there; its result is checked against NumPy's."""
-    run = checked(name)
-    dev = hcq.Device["LLVM"]
+def operation(n: int, name: str, device: str = "LLVM") -> float:
+    """One of hcq.ops, into a buffer that is there; its result is checked against NumPy's."""
+    run = checked(name, device)
+    dev = hcq.Device[device]
     dev.synchronize()
     start = perf_counter()
     for _ in repeat(None, n):
@@ -96,11 +96,11 @@ def operation(n: int, name: str) -> float:
     return (perf_counter() - start) / n
 
 
-@lru_cache(maxsize=1)
-def checked(name: str) -> Any:
+@lru_cache(maxsize=2)  # of two devices
+def checked(name: str, device: str) -> Any:
     import numpy
 
-    run = operations.in_hcq(name)
+    run = operations.in_hcq(name, device)
     got, wanted = run().numpy(), operations.in_numpy(name)()
     if not numpy.allclose(got, wanted, rtol=2e-3, atol=2e-3):
         raise AssertionError(f"{name}: results differ from NumPy's")
