@@ -115,6 +115,35 @@ def test_values_live_from_one_barrier_to_the_next(kernel, items, n):
     assert results[0].tobytes() == results[1].tobytes()
 
 
+@hcq.kernel
+def guarded(o: hcq.ptr[hcq.f32], x: hcq.ptr[hcq.f32], n: hcq.i32, m: hcq.i32):
+    """Loops that the group shares, under guards, one in the other; none of them around a barrier."""
+    i = hcq.global_id(0)
+    if i < n:
+        total = hcq.f32(0)
+        for k in range(m):
+            total += x[k * 8 + i]
+        if hcq.local_id(0) >= m - 3:
+            for k in range(m + 1):
+                total = total * 0.5 + x[k + i]
+            o[i] = total
+        if i == m:
+            o[i] = total * 2
+
+
+@pytest.mark.parametrize("n", [-3, 0, 3, 9, 100])
+@pytest.mark.parametrize("m", [0, 4, 6])
+def test_loops_are_shared_under_guards(n, m):
+    assert "_item(" not in guarded.source("c")  # as other kernels without barriers have
+    x = np.random.default_rng(3).random(80).astype("f4")
+    results = []
+    for device in ("PYTHON", "CLANG", "LLVM"):
+        o = np.full(24, -1, "f4")
+        guarded[3, 8](o, x, min(n, 24), m, device=device)
+        results.append(o.tobytes())
+    assert results[0] == results[1] == results[2]
+
+
 @pytest.mark.parametrize("n", [0, 1, 7, ITEMS, 100])
 def test_items_that_returned_take_no_part(n):
     x, o = np.arange(64, dtype="f4") ** 2, np.full(ITEMS, -1, "f4")

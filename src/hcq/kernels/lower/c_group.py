@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from hcq.kernels import types
 from hcq.kernels.lower import c, indices
 from hcq.kernels.lower.names import entry_name
-from hcq.kernels.lower.regions import Regions
+from hcq.kernels.lower.regions import Regions, guarded
 from hcq.kernels.types import Vector
 
 if TYPE_CHECKING:
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 _MOST: Final = 1536
 """Bytes an item may keep; 1024 items' lie on a stack of 3 MiB."""
-_SWAPPED: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
-_ITEMS: Final = frozenset({"local_id", "global_id"})
+_ALL: Final = "0", "local_size_0"
+"""The range of x of a whole row."""
 _ITEM: Final = "item_0"  # names of the writer end in a number above 0
 
 
 def write(function: Function, dialect: Dialect) -> str:
-    """The text of one kernel for the CPU devices. One that can't be cut at its barriers meets them by fibers."""
-    if any(op.code == "barrier" for op in function.walk()):
-        writer = GroupWriter(function, dialect)
-        if writer.regions.splits:
-            text = writer.text()
-            if writer.kept_bytes <= _MOST:
-                return text
+    """The text of one kernel for the CPU devices. One that can't be cut at its barriers meets them by fibers; of one
+    without any, this takes loops that the items go through together."""
+    writer = GroupWriter(function, dialect)
+    if writer.regions.splits and (writer.regions.group or any(op.code == "barrier" for op in function.walk())):
+        text = writer.text()
+        if writer.kept_bytes <= _MOST:
+            return text
     return c.write(function, dialect)
 
 
@@ -51,6 +51,7 @@ class GroupWriter(c.Writer):
         self.head: list[str] = []  # what stands at the head of the function, in front of all
         self.inside: list[Value] = []  # private arrays of the items, each with one region that uses it
         self.global_ids: list[int] = []
+        self.range = _ALL
         self.always: set[Value] = set()  # conditions that hold for all items of their region's loop
 
     def text(self) -> str:
@@ -91,6 +92,8 @@ class GroupWriter(c.Writer):
         for op in block.ops:
             if op.code == "barrier":
                 self.flush()
+            elif op in self.regions.guards:
+                self.on_guard(op)
             elif op in self.regions.group:
                 if op.code == "if":
                     self.flush()
@@ -200,31 +203,46 @@ class GroupWriter(c.Writer):
             self.line("}")
 
     def bounds(self, gathered: Sequence[Op | tuple[list[list[str]], Sequence[Value]]]) -> tuple[str, str]:
-        """The range of x that has work: all, save where a comparison of an id with what all know is all there is."""
-        everything = "0", "local_size_0"
+        """The range of x that has work: all, save where a guard is around, or all there is."""
         lasting = [each for each in gathered if isinstance(each, tuple) or self.counts(each)]
         only = lasting[0]
-        if len(lasting) > 1 or isinstance(only, tuple) or only.code != "if" or self.regions.leaves:
-            return everything
-        condition = only.operands[0].op
-        if condition not in gathered or condition is None or condition.code not in _SWAPPED or not _is_idle(only):
-            return everything
-        code, (left, right) = condition.code, condition.operands
-        if not _is_item(left):
-            code, left, right = _SWAPPED[code], right, left
-        if not _is_item(left) or right in self.regions.own:
-            return everything
-        self.always.add(condition.result)
+        if len(lasting) > 1 or isinstance(only, tuple) or only.code != "if" or only.operands[0].op not in gathered:
+            return self.range
+        return self.range_of(only)
+
+    def range_of(self, op: Op) -> tuple[str, str]:
+        """The range that a guard leaves of the one around, where its condition holds; that one, of another branch."""
+        guard = guarded(op, self.regions.own)
+        if guard is None:
+            return self.range
+        code, place, other = guard
+        self.always.add(op.operands[0])
         i32, i64 = self.p.word("i32"), self.p.word("i64")
         at, first, last = map(self.name, ("at", "first", "last"))
-        base = left.op is not None and left.op.attributes["kind"] == "global_id"
-        rest = f" - ({i64})group_id_0 * local_size_0" if base else ""
-        self.line(f"{i64} {at} = ({i64}){self.names[right][0]}{rest};")
-        low = {"gt": f"{at} + 1", "ge": at, "eq": at}.get(code, "0")
-        high = {"lt": at, "le": f"{at} + 1", "eq": f"{at} + 1"}.get(code, "local_size_0")
-        self.line(f"{i32} {first} = ({i32})({low} < 0 ? 0 : {low} < local_size_0 ? {low} : local_size_0);")
-        self.line(f"{i32} {last} = ({i32})({high} < 0 ? 0 : {high} < local_size_0 ? {high} : local_size_0);")
+        whole = place.op is not None and place.op.attributes["kind"] == "global_id"
+        rest = f" - ({i64})group_id_0 * local_size_0" if whole else ""
+        self.line(f"{i64} {at} = ({i64}){self.names[other][0]}{rest};")
+        begin, end = self.range
+        low = {"gt": f"{at} + 1", "ge": at, "eq": at}.get(code, begin)
+        high = {"lt": at, "le": f"{at} + 1", "eq": f"{at} + 1"}.get(code, end)
+        for name, value in ((first, low), (last, high)):
+            self.line(f"{i32} {name} = ({i32})({value} < {begin} ? {begin} : {value} < {end} ? {value} : {end});")
         return first, last
+
+    def on_guard(self, op: Op) -> bool:
+        """A branch of the group that leaves out items: what stands in it goes over the others."""
+        self.flush()
+        outer = self.range
+        self.line("{")
+        self.indent += "  "
+        self.range = self.range_of(op)
+        self.results.append(op.results)
+        self.block(op.blocks[0])
+        self.results.pop()
+        self.range = outer
+        self.indent = self.indent[:-2]
+        self.line("}")
+        return False
 
     def counts(self, op: Op) -> bool:
         """Whether an operation does anything that is seen after its region."""
@@ -287,17 +305,6 @@ class GroupWriter(c.Writer):
         self.line(f"left_0[{_ITEM}] = 1;")
         self.line(f"goto next_{self.number};")
         return True
-
-
-def _is_item(value: Value) -> bool:
-    """Whether it is an item's place along x, in its group or of all."""
-    op = value.op
-    return op is not None and op.code == "id" and op.attributes["dim"] == 0 and op.attributes["kind"] in _ITEMS
-
-
-def _is_idle(op: Op) -> bool:
-    """Whether a branch does nothing where its condition doesn't hold."""
-    return not op.results and all(each.is_pure or each.code == "yield" for each in op.blocks[1].ops)
 
 
 def _items() -> str:

@@ -27,6 +27,7 @@ _CHEAP: Final = frozenset(
     {"add", "sub", "mul", "and", "or", "xor", "neg", "not", "cast", "select", "offset", "min", "max"}
     | {"eq", "ne", "lt", "le", "gt", "ge", "id", "const"}
 )
+_SWAPPED: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 _AGAIN: Final = 12
 """Operations at most to compute a value again rather than to keep it."""
 _UNROLLED: Final = 250
@@ -37,7 +38,8 @@ _FAR: Final = 1 << 20  # a stride that is no number
 class Regions:
     """`group` are the control flow operations that the group does as one; `own` the values that differ between items;
     `kept` those that are stored from region to region; `again` those that are computed where they are used;
-    `private` in which regions each private array is used. `splits`: whether the kernel can be cut so."""
+    `private` in which regions each private array is used. `guards` are those branches of the group by which it leaves
+    out the items at an end of each row. `splits`: whether the kernel can be cut so."""
 
     def __init__(self, function: Function, needs: Needs) -> None:
         self.needs = needs
@@ -47,6 +49,7 @@ class Regions:
         self.kept: set[Value] = set()
         self.again: set[Value] = set()
         self.private: dict[Value, set[int]] = {}
+        self.guards: set[Op] = set()
         self.leaves = False  # some items may return before others are done
         for op in function.walk():
             if op.code in ("if", "for", "loop") and _holds(op, "barrier"):
@@ -132,11 +135,31 @@ class Regions:
     # Loops without barriers that are worth sharing
 
     def _share_loops(self, function: Function) -> None:
-        found = [op for op in self._candidates(function.body) if _Sharing(op, self.own).pays()]
-        if found:
-            self.group.update(found)
+        while fresh := self._guards(function.body) - self.guards:
+            self.guards |= fresh
+            self.group |= fresh
             self.own.clear()
             self._spread(function)
+        found = {op for op in self._candidates(function.body) if _Sharing(op, self.own).pays()}
+        idle = {op for op in self.guards if not any(each in found for each in op.blocks[0].walk())}
+        self.guards -= idle
+        self.group -= idle
+        self.group |= found
+        self.own.clear()
+        self._spread(function)
+
+    def _guards(self, block: Block) -> set[Op]:
+        """Branches that the group comes to as one, and that only leave out items at an end of each row."""
+        found: set[Op] = set()
+        for op in block.ops:
+            if op in self.group:
+                for inner in op.blocks:
+                    found |= self._guards(inner)
+            elif op.code == "if" and guarded(op, self.own) is not None:
+                leaving = any(each.code in ("return", "barrier") for each in op.blocks[0].walk())
+                if not leaving and not _leaves_loop(op):
+                    found.add(op)
+        return found
 
     def _candidates(self, block: Block) -> list[Op]:
         """Loops that the group comes to as one, and whose rounds no item ends by itself."""
@@ -158,7 +181,8 @@ class Regions:
         """Gives each operation a region; a new one begins wherever the writer ends a loop over the items."""
         for op in block.ops:
             if op in self.group:
-                self._use(op.operands)
+                if op not in self.guards:
+                    self._use(op.operands)
                 self.number += 1
                 for inner in op.blocks:
                     self._number(inner)
@@ -211,6 +235,26 @@ class Regions:
             if total > _AGAIN:
                 break
         return total
+
+
+def guarded(op: Op, own: set[Value]) -> tuple[str, Value, Value] | None:
+    """Of a branch that does nothing but where an item's place along x compares so with what all know: the comparison,
+    the place, the other."""
+    condition = op.operands[0].op
+    if condition is None or condition.code not in _SWAPPED or op.results:
+        return None
+    if not all(each.is_pure or each.code == "yield" for each in op.blocks[1].ops):
+        return None
+    code, (left, right) = condition.code, condition.operands
+    if not _is_item(left):
+        code, left, right = _SWAPPED[code], right, left
+    return (code, left, right) if _is_item(left) and right not in own else None
+
+
+def _is_item(value: Value) -> bool:
+    """Whether it is an item's place along x, in its group or of all."""
+    op = value.op
+    return op is not None and op.code == "id" and op.attributes["dim"] == 0 and op.attributes["kind"] in _OWN_IDS
 
 
 def _holds(op: Op, code: str) -> bool:
