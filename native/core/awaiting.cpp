@@ -1,11 +1,17 @@
-// Tasks of event loops that await a signal: entries of the blocked list that write to a descriptor (scheduler.hpp).
+// Those who wait for signals: tasks of event loops, which are entries of the blocked list that write to a descriptor
+// (scheduler.hpp), and the thread that sleeps at the signals of all entries.
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "core/scheduler_state.hpp"
+#include "platform/platform.hpp"
 
 namespace hcq {
+
+namespace {
+constexpr uint64_t kBlockedSleep = 500000000;  // ns at most: a plain store to a signal's memory wakes nobody
+}
 
 void async_register(Signal* signal, uint64_t value, int descriptor, uint64_t token) {
   State* s = g_state;
@@ -62,6 +68,37 @@ std::vector<uint64_t> async_take(int descriptor) {
     s->finished.pop_back();
   }
   return tokens;
+}
+
+// Sleeps until work is pushed or a signal that something waits for is set, by this process or another one. A plain
+// store to a signal's memory wakes nobody; it is seen at the end of the sleep. False: this kernel can't.
+bool sleep_at_signals(State* s) {
+  FutexWord words[kMostFutexWords];
+  Signal* signals[kMostFutexWords];
+  unsigned count = 1;
+  words[0] = {&s->scout_word, s->scout_word.load(std::memory_order_acquire), false};
+  {
+    std::lock_guard<std::mutex> guard(s->lock);
+    if (!s->ready.empty() || !s->jobs.empty()) return true;
+    for (Waiting& w : s->waiting) {
+      if (count == kMostFutexWords) break;
+      Signal* signal = w.signal;
+      signal->refs.fetch_add(1, std::memory_order_relaxed);  // its entry may go while we sleep
+      // seq_cst: the setter stores the value before it reads `sleepers` (docs/design/signals.md)
+      signal->memory->sleepers.fetch_add(1, std::memory_order_seq_cst);
+      signals[count] = signal;
+      words[count] = {&signal->memory->wake, signal->memory->wake.load(std::memory_order_acquire), true};
+      ++count;
+    }
+  }
+  resume_satisfied();
+  bool able = true;
+  if (!s->ready_count.load(std::memory_order_relaxed)) able = futex_wait_any(words, count, kBlockedSleep);
+  for (unsigned i = 1; i < count; ++i) {
+    signals[i]->memory->sleepers.fetch_sub(1, std::memory_order_relaxed);
+    signal_release(signals[i]);
+  }
+  return able;
 }
 
 }  // namespace hcq

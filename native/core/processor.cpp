@@ -21,6 +21,7 @@ constexpr uint64_t kSpread = 15000;         // ns: launches longer than this are
 constexpr uint64_t kChain = 10000;          // ns of short execs between two looks at faults and deadlines
 constexpr uint64_t kSpreadBytes = 1 << 20;  // copies larger than this are
 constexpr uint64_t kCopyChunk = 256 << 10;
+constexpr uint64_t kFew = 16;                // units found at one look, some launches
 constexpr uint64_t kHelperCopy = 256 << 10;  // bytes a waiting thread copies itself
 
 uint8_t* current(Queue* q) {
@@ -496,10 +497,20 @@ StepResult step(Queue* q, bool helper, uint64_t deadline) {
   q->record_clock = 0;
   StepResult result;
   bool first = !q->flights || !flights_settle(q);
+  uint64_t from = q->read_position, known = from;
   for (;;) {
-    if (q->tail.load(std::memory_order_acquire) == q->read_position) {
-      result = StepResult::empty;
-      break;
+    if (q->read_position == known) {
+      // Each look takes the line from the launching thread. Where the last one found little, run_queue() gives it time.
+      if (known != from && known - from <= kFew && !helper && !q->flights) {
+        result = StepResult::empty;
+        break;
+      }
+      from = known;
+      known = q->tail.load(std::memory_order_acquire);
+      if (known == from) {
+        result = StepResult::empty;
+        break;
+      }
     }
     if (helper && !first && now_ns() >= deadline) {
       result = StepResult::out_of_time;

@@ -105,7 +105,8 @@ void queue_set_limit(uint64_t bytes);  // at least two segments: one that is bei
 // full: more can't be given to the interface before something that it has is over
 enum class StepResult : uint8_t { empty, blocked, pending, busy, refused, out_of_time, full };
 // Runs packets of q on this thread. helper: a thread that waits for something; it refuses commands not known to be
-// short, and stops at `deadline` (ns). Pool threads pass UINT64_MAX.
+// short, and stops at `deadline` (ns). Pool threads pass UINT64_MAX, and look again after `empty`: something may have
+// come while they ran the last of few.
 StepResult step(Queue* q, bool helper, uint64_t deadline);
 // The thread that finished a job's last range: completes the packet and lets the queue go on. Owns the step lock.
 void finish_job(Queue* q);

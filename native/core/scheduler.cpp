@@ -16,14 +16,14 @@ State* g_state = new State;
 
 namespace {
 std::atomic<unsigned> g_limit{0};
-constexpr uint64_t kLeastLinger = 500;         // ns a thread lingers where that has brought nothing lately
-constexpr uint64_t kGiveWay = 2000;            // ns a waiting thread that ran the last commands has, to run these
-constexpr uint64_t kSpin = 10000;              // ns the scout spins before it naps
-constexpr uint64_t kNap = 50000;               // ns of one nap while launches are recent
-constexpr uint64_t kSlowNap = 120000;          // the same while lingering brings nothing; work starts within 200 us
-constexpr uint64_t kAwake = 5000000;           // ns after the last work until the scout sleeps for good
-constexpr uint64_t kBlockedNap = 10000000;     // longest nap while a queue waits for a signal that others may set
-constexpr uint64_t kBlockedSleep = 500000000;  // the same where the kernel wakes us when such a signal is set
+constexpr uint64_t kLeastLinger = 500;      // ns a thread lingers where that has brought nothing lately
+constexpr uint64_t kGiveWay = 2000;         // ns a waiting thread that ran the last commands has, to run these
+constexpr uint64_t kGather = 2000;          // ns until it looks again, where it found few commands at each look
+constexpr uint64_t kSpin = 10000;           // ns the scout spins before it naps
+constexpr uint64_t kNap = 50000;            // ns of one nap while launches are recent
+constexpr uint64_t kSlowNap = 120000;       // the same while lingering brings nothing; work starts within 200 us
+constexpr uint64_t kAwake = 5000000;        // ns after the last work until the scout sleeps for good
+constexpr uint64_t kBlockedNap = 10000000;  // longest nap while a queue waits for a signal that others may set
 
 bool satisfied(const Waiting& w) {
   if (w.own) return w.signal->memory->value.load(std::memory_order_acquire) >= w.value;
@@ -31,6 +31,18 @@ bool satisfied(const Waiting& w) {
 }
 
 void thread_main();
+
+// A thread that wakes for a launch now and then would take the program's own core each time, where no other is free: it
+// waits for its turn instead, unless somebody waits for what it is to do.
+void set_patient(Sleeper* sleeper, bool patient) {
+  if (sleeper->patient.load(std::memory_order_relaxed) == patient) return;  // a stale look costs one turn
+  sleeper->patience.lock();
+  if (sleeper->patient.load(std::memory_order_relaxed) != patient) {
+    set_preempting(sleeper->thread, !patient);
+    sleeper->patient.store(patient, std::memory_order_relaxed);
+  }
+  sleeper->patience.unlock();
+}
 }  // namespace
 
 // Under the lock: one more thread to run things, if that is needed and can be had.
@@ -94,14 +106,16 @@ void run_queue(State* s, Queue* q) {
     StepResult r = step(q, false, UINT64_MAX);
     if (r != StepResult::empty) break;
     uint32_t helped = q->helped.load(std::memory_order_relaxed);
-    uint64_t position = q->tail.load(std::memory_order_acquire);
+    uint64_t position = q->read_position;
     bool more = false;
-    // Who launches now and then, with work of its own between, needs the core that spinning would take.
-    if (q->completed.load(std::memory_order_relaxed) - completed > 1)
-      s->linger.store(kLinger, std::memory_order_relaxed);
+    // Who launches now and then, with work of its own between, needs the core that spinning would take; as does who
+    // shares this core: then there is much at each look, and never anything while we spin.
+    uint64_t ran = q->completed.load(std::memory_order_relaxed) - completed;
+    uint64_t now = now_ns(), before = s->empty_since.exchange(now, std::memory_order_relaxed);
+    if (ran) s->rare.store(now - before >= ran * kLinger, std::memory_order_relaxed);
     uint64_t linger = s->linger.load(std::memory_order_relaxed);
     s->lingering.fetch_add(1, std::memory_order_relaxed);
-    uint64_t until = now_ns() + linger;
+    uint64_t until = now + linger;
     for (unsigned n = 0;; ++n) {
       if (q->tail.load(std::memory_order_acquire) != position) {
         more = true;
@@ -115,6 +129,9 @@ void run_queue(State* s, Queue* q) {
         break;
       }
     }
+    // Few at a time: the launching thread and this one pass the same cache lines to and fro, and both are slower for
+    // it. Left alone for a moment it writes many.
+    while (more && ran && now_ns() - now < kGather) cpu_relax();
     s->lingering.fetch_sub(1, std::memory_order_seq_cst);
     // What was pushed while we lingered woke nobody: if we go on with our own queue, another thread must take it.
     if (more && s->ready_count.load(std::memory_order_seq_cst)) {
@@ -158,39 +175,8 @@ bool take(State* s, Job** job, Queue** queue) {
   return false;
 }
 
-// Sleeps until work is pushed or a signal that something waits for is set, by this process or another one. A plain
-// store to a signal's memory wakes nobody; it is seen at the end of the sleep. False: this kernel can't.
-bool sleep_at_signals(State* s) {
-  FutexWord words[kMostFutexWords];
-  Signal* signals[kMostFutexWords];
-  unsigned count = 1;
-  words[0] = {&s->scout_word, s->scout_word.load(std::memory_order_acquire), false};
-  {
-    std::lock_guard<std::mutex> guard(s->lock);
-    if (!s->ready.empty() || !s->jobs.empty()) return true;
-    for (Waiting& w : s->waiting) {
-      if (count == kMostFutexWords) break;
-      Signal* signal = w.signal;
-      signal->refs.fetch_add(1, std::memory_order_relaxed);  // its entry may go while we sleep
-      // seq_cst: the setter stores the value before it reads `sleepers` (docs/design/signals.md)
-      signal->memory->sleepers.fetch_add(1, std::memory_order_seq_cst);
-      signals[count] = signal;
-      words[count] = {&signal->memory->wake, signal->memory->wake.load(std::memory_order_acquire), true};
-      ++count;
-    }
-  }
-  resume_satisfied();
-  bool able = true;
-  if (!s->ready_count.load(std::memory_order_relaxed)) able = futex_wait_any(words, count, kBlockedSleep);
-  for (unsigned i = 1; i < count; ++i) {
-    signals[i]->memory->sleepers.fetch_sub(1, std::memory_order_relaxed);
-    signal_release(signals[i]);
-  }
-  return able;
-}
-
 // The scout: until there is something to take. Returns false when it was time to sleep for good.
-bool scout(State* s) {
+bool scout(State* s, Sleeper* self) {
   auto work = [s] {
     return s->ready_count.load(std::memory_order_relaxed) || s->job_count.load(std::memory_order_relaxed);
   };
@@ -201,6 +187,7 @@ bool scout(State* s) {
     if ((n & 7) == 7 && now_ns() - begin >= spin) break;
   }
   uint64_t nap = spin > kLeastLinger ? kNap : kSlowNap;
+  set_patient(self, nap == kSlowNap && s->rare.load(std::memory_order_relaxed));
   for (;;) {
     uint32_t word = s->scout_word.load(std::memory_order_acquire);
     if (work()) return true;
@@ -210,6 +197,7 @@ bool scout(State* s) {
     if (work()) return true;
     if (now_ns() - begin < kAwake) continue;
     if (!s->waiting_count.load(std::memory_order_relaxed)) return false;
+    set_patient(self, false);
     s->drowsy.store(true, std::memory_order_seq_cst);  // before the next look at the lists, so no push is missed
     if (work()) return true;
     if (sleep_at_signals(s)) continue;
@@ -223,6 +211,7 @@ void thread_main() {
   set_thread_name("hcq");
   set_precise_timers();
   Sleeper self;
+  self.thread = thread_number();
   std::unique_lock<std::mutex> lock(s->lock);
   for (;;) {
     Job* job;
@@ -246,13 +235,15 @@ void thread_main() {
     }
     if (!s->scouting) {
       s->scouting = true;
+      s->scout.store(&self, std::memory_order_release);  // with its thread number
       lock.unlock();
-      bool work = scout(s);
+      bool work = scout(s, &self);
       s->drowsy.store(false, std::memory_order_relaxed);
       lock.lock();
       s->scouting = false;
       if (work || !s->ready.empty() || !s->jobs.empty() || !s->waiting.empty()) continue;
     }
+    set_patient(&self, false);
     self.word.store(0, std::memory_order_relaxed);
     s->sleepers.push_back(&self);
     lock.unlock();
@@ -290,6 +281,7 @@ void doorbell(Queue* q) {
 
 void urge() {
   State* s = g_state;
+  if (Sleeper* scout = s->scout.load(std::memory_order_acquire)) set_patient(scout, false);
   s->scout_word.fetch_add(1, std::memory_order_release);
   futex_wake(&s->scout_word, 1, false);
 }

@@ -102,4 +102,12 @@ uint64_t thread_number() { return static_cast<uint64_t>(syscall(SYS_gettid)); }
 void set_precise_timers() { prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); }
 void yield_thread() { sched_yield(); }
 
+void set_preempting(uint64_t thread, bool preempting) {
+  auto id = static_cast<pid_t>(thread);
+  int from = preempting ? SCHED_BATCH : SCHED_OTHER, to = preempting ? SCHED_OTHER : SCHED_BATCH;
+  if (sched_getscheduler(id) != from) return;
+  sched_param none{};
+  sched_setscheduler(id, to, &none);  // refused in some sandbox: then it stays as it was
+}
+
 }  // namespace hcq

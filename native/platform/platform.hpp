@@ -38,5 +38,8 @@ uint64_t available_memory();  // bytes to be had without pushing the system out 
 uint64_t last_level_cache();  // bytes; 0: the system doesn't say
 
 void set_precise_timers();  // this thread's sleeps end when asked, not 50 us later
+// Whether a thread of this process, when it wakes, may take the core of one that runs; else it gets a free core, or its
+// turn. Left alone where somebody chose how the thread is scheduled.
+void set_preempting(uint64_t thread, bool preempting);
 
 }  // namespace hcq

@@ -1,0 +1,82 @@
+"""How the command processor's threads share cores with the program. What they run is not looked at here."""
+
+import os
+import threading
+import time
+
+import pytest
+
+import hcq
+
+SOURCE = "void f(int *p) { ++*p; }"
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="threads are scheduled otherwise here")
+
+
+def pool_threads():
+    """The processor's threads of this process, by the system's numbers."""
+    found = []
+    for number in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{number}/comm") as file:
+                if file.read().strip() == "hcq":
+                    found.append(int(number))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def until(happened):
+    deadline = time.monotonic() + 20
+    while not happened():
+        if time.monotonic() > deadline:
+            return False
+    return True
+
+
+@pytest.fixture
+def launch():
+    dev = hcq.Device["CLANG"]
+    prg = dev.program("f", SOURCE)
+    buf = hcq.zeros(1, hcq.dtypes.int32, "CLANG")
+    prg(buf, wait=True)
+    yield lambda: prg(buf)
+    dev.synchronize()
+
+
+def test_threads_that_wake_for_a_launch_now_and_then_take_nobodys_core(launch):
+    def waits_for_its_turn():
+        launch()
+        time.sleep(0.001)
+        return any(os.sched_getscheduler(number) == os.SCHED_BATCH for number in pool_threads())
+
+    assert until(waits_for_its_turn), "they go on preempting the program for every launch"
+
+
+def test_threads_that_sleep_take_a_core_again_when_they_are_woken(launch):
+    for _ in range(50):
+        launch()
+        time.sleep(0.001)
+
+    def as_others():
+        time.sleep(0.02)
+        return all(os.sched_getscheduler(number) == os.SCHED_OTHER for number in pool_threads())
+
+    assert until(as_others), "a launch after a rest would wait for its turn"
+
+
+def test_threads_whose_scheduling_was_chosen_are_left_alone(launch):
+    for _ in range(20):
+        launch()
+    chosen = pool_threads()
+    assert chosen and threading.get_native_id() not in chosen
+    for number in chosen:
+        os.sched_setscheduler(number, os.SCHED_IDLE, os.sched_param(0))
+    try:
+        for _ in range(50):
+            launch()
+            time.sleep(0.001)
+        assert {os.sched_getscheduler(number) for number in chosen} == {os.SCHED_IDLE}
+    finally:
+        for number in chosen:
+            os.sched_setscheduler(number, os.SCHED_OTHER, os.sched_param(0))
