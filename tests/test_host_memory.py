@@ -16,6 +16,13 @@ from hcq import Buffer, BufferOptions, Device, dtypes
 from hcq._native import HCQBuffer, HostAllocator, host_pool_stats
 from hcq.errors import OutOfMemory
 
+SMALL_TENSORS = """
+from hcq._native import HostAllocator, host_pool_stats
+allocator = HostAllocator()
+kept = [allocator.alloc(16384) for _ in range(200)]
+stats = host_pool_stats()
+print(stats["used"], stats["populated"])
+"""
 OPTIONS = BufferOptions()
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -317,3 +324,11 @@ def test_a_forked_child_can_not_launch_with_inherited_buffers():
         [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_program_of_small_tensors_holds_little_more_than_they_take():
+    ran = subprocess.run([sys.executable, "-c", SMALL_TENSORS], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    used, populated = map(int, ran.stdout.split())
+    assert used >= 3 * MIB
+    assert populated <= used + MIB // 2

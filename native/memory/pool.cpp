@@ -1,6 +1,6 @@
-// Arenas of 64 MiB hold runs of pages (best fit, coalesced); blocks under a page share slabs of 16 pages, one size a
-// slab; what is half an arena or more has a mapping of its own. One mutex guards it all: it is held for a search in a
-// tree.
+// Arenas of 64 MiB hold runs of pages (best fit, coalesced), small ones from their beginning; blocks under a page share
+// slabs of 16 pages, one size a slab; what is half an arena or more has a mapping of its own. One mutex guards it all:
+// it is held for a search in a tree.
 #include "memory/pool.hpp"
 
 #include <algorithm>
@@ -19,9 +19,12 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kChunk = 2ull << 20;   // populated at once; a huge page on x86-64 and aarch64
+constexpr uint64_t kPortion = 256 << 10;  // populated at once in the first chunks, which have no huge pages
 constexpr uint64_t kArena = 64ull << 20;  // bytes of one arena
 constexpr uint32_t kPages = kArena / kPage;
 constexpr uint32_t kChunks = kArena / kChunk;
+constexpr uint32_t kPortions = kArena / kPortion;
+constexpr uint32_t kFine = 4;          // chunks without huge pages: a program of small tensors holds what it uses
 constexpr uint64_t kBig = kArena / 2;  // from here on a mapping of its own
 constexpr uint32_t kSlabPages = 16;
 constexpr uint32_t kGrain = 64;  // alignment and step of sizes within slabs
@@ -34,7 +37,7 @@ enum Tag : uintptr_t { kSlabTag = 1, kRunTag = 2, kBigTag = 3, kTagMask = 3 };
 struct alignas(8) Arena {
   uint8_t* base = nullptr;
   uint32_t used_pages = 0;
-  bool populated[kChunks] = {};
+  bool populated[kPortions] = {};
   uint16_t chunk_used[kChunks] = {};  // pages in use, by chunk
   // At the first page of a used run, and at both ends of a free one: its length. `is_free` tells which.
   uint32_t length[kPages] = {};
@@ -151,9 +154,12 @@ class Pool {
         }
         // Under the lock, so that nobody is given a chunk while its pages go.
         for (uint32_t c = 0; c < kChunks; ++c)
-          if (arena->populated[c] && arena->chunk_used[c] == 0) {
+          if (arena->chunk_used[c] == 0) {
+            bool* portion = arena->populated + c * (kChunk / kPortion);
+            bool* end = portion + kChunk / kPortion;
+            if (std::find(portion, end, true) == end) continue;
             drop_pages(arena->base + c * kChunk, kChunk);
-            arena->populated[c] = false;
+            std::fill(portion, end, false);
           }
       }
     }
@@ -165,13 +171,13 @@ class Pool {
     PoolStats s{big_bytes_ + arenas_.size() * kArena, big_bytes_, big_bytes_, bigs_ + arenas_.size()};
     for (auto& arena : arenas_) {
       s.used += uint64_t{arena->used_pages} * kPage;
-      for (bool p : arena->populated) s.populated += p ? kChunk : 0;
+      for (bool p : arena->populated) s.populated += p ? kPortion : 0;
     }
     return s;
   }
 
  private:
-  struct Chunks {  // a range of chunks of one arena that still have to be faulted in
+  struct Chunks {  // a range of one arena that still has to be faulted in
     uint8_t* address = nullptr;
     uint64_t bytes = 0;
   };
@@ -265,22 +271,34 @@ class Pool {
     FreeRun run = *it;
     free_.erase(it);
     Arena* arena = run.arena;
-    uint32_t page = page_of(arena, run.address);
+    uint32_t page = page_of(arena, run.address), rest = run.pages - pages;
     arena->is_free[page] = arena->is_free[page + run.pages - 1] = false;
-    if (run.pages > pages) put_free(arena, page + pages, run.pages - pages);
+    // Large ones come from the end, where the huge pages are.
+    bool large = pages * kPage >= kPortion;
+    if (rest) put_free(arena, large ? page : page + pages, rest);
+    if (large) page += rest;
     arena->length[page] = pages;
     count(arena, page, pages, 1);
-    uint32_t first = kChunks, last = 0;
-    for (uint32_t c = page * kPage / kChunk; c <= (page + pages - 1) * kPage / kChunk; ++c)
-      if (!arena->populated[c]) {
-        arena->populated[c] = true;
-        if (first == kChunks) first = c;
-        last = c;
-      }
-    if (first != kChunks) *cold = Chunks{arena->base + first * kChunk, (last - first + 1) * kChunk};
+    *cold = missing(arena, uint64_t{page} * kPage, uint64_t{page + pages} * kPage);
     *out_arena = arena;
     *out_page = page;
     return true;
+  }
+
+  // Marks what has no pages yet of these bytes as populated, with the whole of each portion or chunk, and returns it.
+  static Chunks missing(Arena* arena, uint64_t begin, uint64_t end) {
+    constexpr uint64_t kFineEnd = kFine * kChunk;
+    begin = begin / (begin < kFineEnd ? kPortion : kChunk) * (begin < kFineEnd ? kPortion : kChunk);
+    end = round_up(end, end <= kFineEnd ? kPortion : kChunk);
+    uint64_t first = kPortions, last = 0;
+    for (uint64_t p = begin / kPortion; p < end / kPortion; ++p) {
+      if (arena->populated[p]) continue;
+      arena->populated[p] = true;
+      first = std::min(first, p);
+      last = p;
+    }
+    if (first == kPortions) return {};
+    return Chunks{arena->base + first * kPortion, (last - first + 1) * kPortion};
   }
 
   // Returns the base of an arena to unmap (outside of the lock), or nullptr.
@@ -331,6 +349,7 @@ class Pool {
     if (!fits(kChunk)) return false;
     uint8_t* base = static_cast<uint8_t*>(map_memory(kArena, kChunk));
     if (!base) return false;
+    small_pages(base, kFine * kChunk);
     arenas_.push_back(std::make_unique<Arena>());
     Arena* arena = arenas_.back().get();
     arena->base = base;

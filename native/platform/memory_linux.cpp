@@ -40,6 +40,8 @@ void* map_memory(uint64_t bytes, uint64_t alignment) {
   return reinterpret_cast<void*>(aligned);
 }
 
+void small_pages(void* address, uint64_t bytes) { madvise(address, bytes, MADV_NOHUGEPAGE); }  // a hint too
+
 void unmap_memory(void* address, uint64_t bytes) { munmap(address, bytes); }
 
 void drop_pages(void* address, uint64_t bytes) { madvise(address, bytes, MADV_DONTNEED); }
