@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hcq.runtime import lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import NamedTuple
+else:
+    from hcq.runtime.tuples import NamedTuple
 
 SUBMIT, WAIT, COMPILE = 6, 8, 9
 """Kinds of host spans for `_native.record_span` (native/core/record.hpp)."""

@@ -11,13 +11,16 @@ import re
 import sys
 import threading
 from importlib.machinery import PathFinder
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hcq import _native
 from hcq.errors import CompileError
 
 if TYPE_CHECKING:
     from types import ModuleType
+    from typing import NamedTuple
+else:
+    from hcq.runtime.tuples import NamedTuple
 
 # Compiled by re where something is wrong: compiling them takes as long as LLVM takes to parse a kernel.
 _WHERE = r"<string>:(\d+):(\d+): (?:error: )?(.*)"

@@ -7,7 +7,7 @@ What does not live here: LLVM itself (llvm_host), how grid kernels become loops 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hcq.drivers.cpu import llvm_context, llvm_host
 from hcq.drivers.cpu import llvm_text as text
@@ -18,9 +18,12 @@ from hcq.errors import CompileError
 # a plain one.
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NamedTuple
 
     from hcq.drivers.cpu.llvm_group import Lowered
     from hcq.drivers.cpu.llvm_locals import LocalArray
+else:
+    from hcq.runtime.tuples import NamedTuple
 
 _VALUES = {
     "ptr": ParamKind.POINTER,
