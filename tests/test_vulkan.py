@@ -139,6 +139,14 @@ def test_a_forked_child_is_told_that_vulkan_can_not_be_opened_there(vulkan):
     assert "before this process was forked" in in_process(code)
 
 
+def test_the_demo_leaves_out_a_device_that_ends_loops_early(vulkan):
+    from hcq.cli.demo import _unfit
+
+    assert (_unfit(vulkan) is None) == (vulkan.most_rounds is None)
+    if vulkan.physical.facts["driver"] == "llvmpipe":
+        assert "ends loops after 65535 rounds" in _unfit(vulkan)
+
+
 def test_glsl_is_compiled_where_there_is_a_compiler(vulkan):
     if shutil.which("glslangValidator") is None:
         with pytest.raises(CompileError, match="glslang-tools"):

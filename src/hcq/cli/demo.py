@@ -146,8 +146,8 @@ def _open(names: list[str], everything: bool) -> tuple[list[Any], dict[str, str]
     if names:
         opened = [Device[name] for name in dict.fromkeys(Device.canonicalize(name) for name in names)]
         for device in opened:
-            if device.kernel_language is None:
-                raise Mistake(f"{device.dname} runs no portable kernels, which the demo's are")
+            if (reason := _unfit(device)) is not None:
+                raise Mistake(f"{device.dname} {reason}")
         return opened, {}
     opened, left_out = [], {}
     for name in Device._devices if everything else USUAL:
@@ -159,13 +159,22 @@ def _open(names: list[str], everything: bool) -> tuple[list[Any], dict[str, str]
         except DeviceUnavailable as error:
             left_out[name] = str(error)
             continue
-        if device.kernel_language is None:
-            left_out[name] = "it runs no kernels"
+        if (reason := _unfit(device)) is not None:
+            left_out[name] = f"it {reason}"
         else:
             opened.append(device)
     if not opened:
         raise Failure("no device opens here that the demo runs on:\n  " + _lines(left_out))
     return opened, left_out
+
+
+def _unfit(device: Any) -> str | None:
+    """Why an opened device can't run the demo; None where it can."""
+    if device.kernel_language is None:
+        return "runs no portable kernels, which the demo's are"
+    if device.most_rounds is not None:
+        return f"ends loops after {device.most_rounds} rounds, and the demo's are longer"
+    return None
 
 
 def _check_installed() -> None:

@@ -42,6 +42,7 @@ class Compiled:
 
     - `survives_fork`: the device goes on working in a forked child (it owns no queues, threads or driver state);
     - `kernel_language`: what its compiler takes portable kernels in ("c", "llvm", "opencl", ...); None: it runs none.
+    - `most_rounds`: after how many rounds of an item's loops it ends them, right or wrong; None: it doesn't.
     - `is_cpu_implementation`: a GPU interface that is implemented on the host CPU, never chosen as a default.
 
     Threads may share a device. In a forked child any use of an inherited device raises ForkedDeviceError.
@@ -49,6 +50,7 @@ class Compiled:
 
     survives_fork: ClassVar[bool] = False
     is_cpu_implementation: bool = False
+    most_rounds: int | None = None
     kernel_language: str | None = None
     _inherited: ClassVar[bool] = False
     limits: DeviceLimits = DeviceLimits()

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _KINDS = {1: "an integrated GPU", 2: "a GPU", 3: "a virtual GPU", CPU: "Vulkan on the CPU"}
 
+_MOST_ROUNDS = {"llvmpipe": 65535}
+"""Drivers that end a kernel's loops after so many rounds of an item, as if they were over: lavapipe, by its name."""
+
 _LEAVE_SECONDS = 5.0
 
 _open: weakref.WeakSet[VulkanDevice] = weakref.WeakSet()
@@ -43,6 +46,7 @@ class VulkanDevice(HCQCompiled):
     def __init__(self, name: str, physical: Found) -> None:
         self.physical = physical
         self.is_cpu_implementation = physical.facts["kind"] == CPU
+        self.most_rounds = _MOST_ROUNDS.get(physical.facts["driver"])
         self.kernel_target = _target(physical.facts)
         self.limits = _limits(physical.facts)
         myself = weakref.ref(self)  # what native threads hold must not keep the device
@@ -102,6 +106,7 @@ class VulkanDevice(HCQCompiled):
             "version": f"Vulkan {version >> 22 & 127}.{version >> 12 & 1023}.{version & 4095}",
             "memory": facts["memory"],
             "sub-group": facts["subgroup_size"],
+            "rounds of an item's loops": self.most_rounds or "any",
             "host access": "in place" if self.is_mapped else "by copies",
             "clock": "calibrated" if facts["calibrated"] else "seen from the host",
             "validation": self.physical.validates,

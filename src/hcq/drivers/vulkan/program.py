@@ -7,21 +7,25 @@ them (the base).
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hcq import _native
 from hcq.drivers.vulkan import spirv
 from hcq.drivers.vulkan.compiler import read_library
+from hcq.drivers.vulkan.queue import VulkanComputeQueue
 from hcq.errors import InvalidProgram, LaunchError, OutOfMemory
+from hcq.queues import profile
 from hcq.queues.launch import VALUE_TYPES
-from hcq.queues.program import HCQProgram
+from hcq.queues.program import HCQProgram, order_of
+from hcq.runtime import watch
 from hcq.runtime.cache.compile_cache import current
 from hcq.runtime.compiler import Compiler
 
 if TYPE_CHECKING:
     from hcq.drivers.vulkan.device import VulkanDevice
     from hcq.queues.launch import Dims
+    from hcq.queues.stream import Stream
 
 PUSHED = 112
 """Bytes of arguments that are pushed with a launch: 128, without 16 for the number of groups."""
@@ -89,6 +93,34 @@ class VulkanProgram(HCQProgram):
         if lookup is not None and before is None and len(after) > _HEADER:
             cache.put(lookup, after)
         return pipeline
+
+    def _launch(
+        self,
+        kernargs: int,
+        groups: Dims,
+        items: Dims,
+        used: Sequence[Any],
+        wait: bool,
+        stream: Stream | None,
+        vals: Sequence[Any],
+    ) -> float | None:
+        """As the base's, which a launch that nobody times or watches does not need: its queue is written at once."""
+        if wait or watch.active or profile.sink is not None:
+            return super()._launch(kernargs, groups, items, used, wait, stream, vals)
+        pipeline = self.pipeline(items)
+
+        def build(timeline: Any, value: int) -> VulkanComputeQueue:
+            queue = VulkanComputeQueue()
+            before, after = (timeline, value - 1), (timeline, value)
+            queue.q = [("wait", *before), ("exec", pipeline, kernargs, groups), ("signal", *after)]
+            queue.cmds_offset, queue.cmds_len = [0, 1, 2], [1, 1, 1]
+            queue.cmds_meta = ["wait", "exec", "signal"]
+            queue.cmds_args = [before, (self, kernargs, groups, items), after]
+            queue._kept.append(used)
+            return queue
+
+        order_of(self.device, stream).enqueue(build)
+        return None
 
     @staticmethod
     def _entry(name: str, said: spirv.Module) -> str:
