@@ -24,7 +24,7 @@ from tensor_files import (
 import hcq
 from hcq import dtypes, formats
 from hcq.errors import FormatError
-from hcq.formats import blocks
+from hcq.formats import blocks, convert
 
 
 @pytest.fixture(params=DEVICES)
@@ -154,7 +154,7 @@ def test_floating_tensors_are_loaded_as_the_type_asked_for(device, wanted, tmp_p
 
 
 def test_large_tensors_are_converted_in_pieces(device, tmp_path, monkeypatch):
-    monkeypatch.setattr(formats.convert, "_PIECE", 256)
+    monkeypatch.setattr(convert, "_PIECE", 256)
     value = np.linspace(-1, 1, 1001)
     hcq.save(tmp_path / "a.safetensors", {"x": value})
     same(hcq.load(tmp_path / "a.safetensors", device, dtype="float32"), {"x": value.astype(np.float32)})

@@ -9,6 +9,7 @@ from tensor_files import DEVICES, EVERYTHING, noise, opened_device, same
 
 import hcq
 from hcq import dtypes, formats
+from hcq.formats import blocks
 
 
 @pytest.fixture(params=DEVICES)
@@ -187,10 +188,8 @@ VALUES = {
 
 
 def test_what_is_saved_as_gguf_is_loaded_again(device, tmp_path):
-    blocks = {
-        kind: noise(3 * 2 * formats.blocks.BY_NAME[kind].nbytes, n).reshape(3, -1) for n, kind in enumerate(BLOCKS)
-    }
-    values = {**IN_GGUF, **blocks}
+    quantised = {kind: noise(3 * 2 * blocks.BY_NAME[kind].nbytes, n).reshape(3, -1) for n, kind in enumerate(BLOCKS)}
+    values = {**IN_GGUF, **quantised}
     path = tmp_path / "a.gguf"
     buffers = {name: hcq.array(value, device) for name, value in values.items()}
     hcq.save(path, buffers, metadata=VALUES, types={kind: kind for kind in BLOCKS})
