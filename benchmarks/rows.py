@@ -159,7 +159,12 @@ def loads() -> tuple[Row, ...]:
 
     budget = Budget("0.9 of the raw read", 1 / 0.9, "pread, 1 thread")
     return (
-        row("load.file", "1 GiB of safetensors in one file, warm", "load_tensors", one, budget=budget, heavy=True),
+        row(
+            *("load.file", "1 GiB of safetensors in one file, warm", "load_tensors", one),
+            budget=budget,
+            heavy=True,
+            note="The loader for PyTorch maps the file and reads nothing: its tensors are cloned, here and below.",
+        ),
         row("load.cold", "the same, cold", "load_tensors", one, budget=budget, heavy=True, cold=True),
         row("load.shards", "the same in 100 files, warm", "load_tensors", many, budget=budget, heavy=True),
         row(

@@ -80,11 +80,15 @@ class Reader {
   const char *at_, *end_;
 };
 
-// A new text; throws for what is not UTF-8, which the caller takes for unusual.
-nb::object unicode(const Text& text) {
-  PyObject* o = PyUnicode_DecodeUTF8(text.data, static_cast<Py_ssize_t>(text.size), nullptr);
+// A new object, or the exception that is set.
+nb::object owned(PyObject* o) {
   if (!o) throw nb::python_error();
   return nb::steal(o);
+}
+
+// A new text; what is not UTF-8 raises, and the caller takes it for unusual.
+nb::object unicode(const Text& text) {
+  return owned(PyUnicode_DecodeUTF8(text.data, static_cast<Py_ssize_t>(text.size), nullptr));
 }
 
 bool read_texts(Reader& reader, nb::dict& into) {
@@ -131,11 +135,11 @@ bool read_tensor(Reader& reader, Tensor* out) {
 bool read(Reader& reader, nb::list& found, nb::dict& metadata) {
   if (!reader.take('{')) return false;
   if (reader.take('}')) return reader.at_end();
-  nb::object names = nb::steal(PySet_New(nullptr));
+  nb::object names = owned(PySet_New(nullptr));
   nb::object type;
   Text known;
   bool has_metadata = false;
-  auto number = [](int64_t value) { return nb::steal(PyLong_FromLongLong(value)); };
+  auto number = [](int64_t value) { return owned(PyLong_FromLongLong(value)); };
   for (Py_ssize_t n = 1;; ++n) {
     Text key;
     if (!reader.text(&key) || !reader.take(':')) return false;
@@ -152,7 +156,7 @@ bool read(Reader& reader, nb::list& found, nb::dict& metadata) {
         known = tensor.type;
         type = unicode(known);
       }
-      nb::object shape = nb::steal(PyTuple_New(tensor.dimensions));
+      nb::object shape = owned(PyTuple_New(tensor.dimensions));
       for (int i = 0; i < tensor.dimensions; ++i)
         PyTuple_SET_ITEM(shape.ptr(), i, number(tensor.shape[i]).release().ptr());
       found.append(name);
