@@ -1,8 +1,11 @@
 """What all tests share: a compile cache of their own, how hard hypothesis looks, and what is closed between modules."""
 
+import faulthandler
 import fcntl
+import gc
 import os
 import tempfile
+import time
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,8 +27,34 @@ settings.register_profile("full", max_examples=2000, deadline=None, suppress_hea
 settings.load_profile("quick")
 
 
+# pytest-timeout ends a test after two minutes where Python still runs. Where it doesn't, all threads are at least shown.
+SHOWN_AFTER = 200
+_stderr = pytest.StashKey[int]()
+_armed = pytest.StashKey[float]()
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "unchecked(why): not to be run with the checks on, HCQ_CHECK")
+    with config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        config.stash[_stderr] = os.dup(2)
+
+
+def pytest_collection_finish():
+    """Tests collect garbage to see what goes: not among all that thousands of tests are made of."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item):
+    stash, now = item.config.stash, time.monotonic()
+    if now - stash.get(_armed, 0.0) > 30:  # not for each test: it starts a thread
+        faulthandler.dump_traceback_later(SHOWN_AFTER, file=stash[_stderr])
+        stash[_armed] = now
+
+
+def pytest_unconfigure(config):
+    faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_collection_modifyitems(items):
