@@ -207,3 +207,16 @@ def test_a_kernel_is_shown(tmp_path, capsys):
     assert 'OpEntryPoint GLCompute %2 "f"' in capsys.readouterr().out
     with pytest.raises(hcq.errors.InvalidProgram, match="no SPIR-V module"):
         disassemble(b"hello")
+
+
+def test_damaged_modules_are_refused_by_the_printer():
+    module = lower.source(block_sums(), "spirv")
+    chance = random.Random(3)
+    for _ in range(300):
+        damaged = bytearray(module)
+        for _ in range(chance.randrange(1, 4)):
+            damaged[chance.randrange(20, len(damaged))] = chance.randrange(256)
+        try:
+            assert disassemble(bytes(damaged)).startswith("; SPIR-V 1.5")
+        except hcq.errors.InvalidProgram:
+            pass

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hcq.kernels import types
-from hcq.kernels.lower.spirv_ops import stored
+from hcq.kernels.lower.spirv_casts import stored
 from hcq.kernels.types import Pointer
 
 if TYPE_CHECKING:

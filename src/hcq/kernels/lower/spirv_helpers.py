@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hcq.kernels import types
 from hcq.kernels.lower import fused
-from hcq.kernels.lower.spirv_ops import kind
+from hcq.kernels.lower.spirv_casts import kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

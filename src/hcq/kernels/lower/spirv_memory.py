@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from hcq.errors import CompileError
 from hcq.kernels import types
-from hcq.kernels.lower.spirv_ops import kind, stored
+from hcq.kernels.lower.spirv_casts import kind, stored
 from hcq.kernels.pointers import Origins
 
 if TYPE_CHECKING:

@@ -30,9 +30,12 @@ def disassemble(module: bytes) -> str:
         if name is None or count == 0 or at + count > len(words):
             raise InvalidProgram(f"word {at} begins no instruction that kernels are written with ({number})")
         operands = list(words[at + 1 : at + count])
-        if name == "OpTypeFloat":
+        if name == "OpTypeFloat" and operands:
             floats.add(operands[0])
-        lines.append(_line(name, operands, floats))
+        try:
+            lines.append(_line(name, operands, floats))
+        except (IndexError, struct.error) as error:
+            raise InvalidProgram(f"{name} at word {at} has not the operands that it should") from error
         at += count
     return "\n".join([*lines, ""])
 
