@@ -27,7 +27,7 @@ settings.register_profile("full", max_examples=2000, deadline=None, suppress_hea
 settings.load_profile("quick")
 
 
-# pytest-timeout ends a test after two minutes where Python still runs. Where it doesn't, all threads are at least shown.
+# pytest-timeout ends a test after two minutes where Python still runs. Where it doesn't, all threads are shown.
 SHOWN_AFTER = 200
 _stderr = pytest.StashKey[int]()
 _armed = pytest.StashKey[float]()
