@@ -18,14 +18,6 @@ from hcq.errors import DeviceLost
 U8 = dtypes.uint8
 
 
-@pytest.fixture(autouse=True)
-def closed_afterwards():
-    yield
-    for name in Device.opened:
-        if name.startswith("DISK"):
-            Device.close(name)
-
-
 def written(path, count):
     path.write_bytes(numpy.random.default_rng(1).integers(0, 256, count, dtype=numpy.uint8).tobytes())
     return path
