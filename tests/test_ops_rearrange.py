@@ -72,3 +72,17 @@ def test_what_they_don_t_take():
         ops.gather(x, x)
     with pytest.raises(LaunchError, match="of f32, not"):
         ops.scatter(x, hcq.zeros(3, hcq.i32, "LLVM"), hcq.zeros((3, 4), hcq.f32, "LLVM"))
+
+
+@pytest.mark.parametrize("bad", [5, -6])
+def test_the_checks_find_indices_out_of_bounds_on_every_device(bad):
+    from hcq.errors import OutOfBoundsError
+
+    x = hcq.array(np.zeros((5, 70), "f4"), "LLVM")
+    index = hcq.array(np.array([0, -5, 4, bad], "i4"), "LLVM")
+    rows = hcq.zeros((4, 70), hcq.f32, "LLVM")
+    with hcq.checks(), pytest.raises(OutOfBoundsError, match=f"element 3 of the index is {bad}: the axis has 5"):
+        ops.gather(x, index)
+    for put in (ops.scatter, ops.scatter_add):
+        with hcq.checks(), pytest.raises(OutOfBoundsError, match="element 3"):
+            put(x, index, rows)

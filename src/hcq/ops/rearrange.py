@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import hcq
-from hcq.errors import LaunchError
+from hcq.errors import LaunchError, OutOfBoundsError
 from hcq.ops.launches import on_processor
 from hcq.ops.shapes import axes_of, element, output
 
@@ -156,12 +156,13 @@ def _permute() -> Any:
 def gather(x: Buffer, index: Buffer, axis: int = 0, out: Buffer | None = None, stream: Any = None) -> Buffer:
     """The slices of `x` along `axis` that `index` names, as numpy.take: negative ones count from the end.
 
-    The result has the shape of `index` in the place of that axis. Indices outside are undefined on most devices and an
-    error on PYTHON. Doesn't block. Raises LaunchError for an index that is not of integers.
+    The result has the shape of `index` in the place of that axis. Indices outside are undefined on most devices, an
+    error on PYTHON, and under the checks, which wait to see them, an OutOfBoundsError. Else it doesn't block. Raises
+    LaunchError for an index that is not of integers.
     """
     (place,) = axes_of(len(x.shape), axis)
     before, count, after = _around(tuple(x.shape), place)
-    _integers(index)
+    _check(index, count)
     shape = (*x.shape[:place], *index.shape, *x.shape[place + 1 :])
     out = output(out, x, shape, element(x))
     if after >= LONG and on_processor(x):
@@ -175,8 +176,8 @@ def gather(x: Buffer, index: Buffer, axis: int = 0, out: Buffer | None = None, s
 def scatter(out: Buffer, index: Buffer, x: Buffer, axis: int = 0, stream: Any = None) -> Buffer:
     """`out[index] = x` along `axis`: the slices of `out` that `index`, of one axis, names become those of `x`.
 
-    Indices must differ: two slices for one place would race. Negative ones count from the end; others outside are
-    undefined on most devices and an error on PYTHON. Doesn't block. Raises LaunchError for shapes and types.
+    Indices must differ: two slices for one place would race. Negative ones count from the end; others outside are as in
+    `gather`. Doesn't block. Raises LaunchError for shapes and types.
     """
     return _put(out, index, x, axis, False, stream)
 
@@ -194,7 +195,7 @@ def scatter_add(out: Buffer, index: Buffer, x: Buffer, axis: int = 0, stream: An
 def _put(out: Buffer, index: Buffer, x: Buffer, axis: int, add: bool, stream: Any) -> Buffer:
     (place,) = axes_of(len(out.shape), axis)
     before, count, after = _around(tuple(out.shape), place)
-    _integers(index)
+    _check(index, count)
     wanted = (*out.shape[:place], *index.shape, *out.shape[place + 1 :])
     if tuple(x.shape) != wanted or element(x) is not element(out):
         raise LaunchError(f"into {_shown(out)} at {_shown(index)} go {wanted} of {element(out)}, not {_shown(x)}")
@@ -207,9 +208,19 @@ def _around(shape: tuple[int, ...], place: int) -> tuple[int, int, int]:
     return math.prod(shape[:place]), shape[place], math.prod(shape[place + 1 :])
 
 
-def _integers(index: Buffer) -> None:
+def _check(index: Buffer, count: int) -> None:
+    """Raises LaunchError for what is no index; under the checks, which wait for that, OutOfBoundsError for values."""
+    from hcq.runtime import watch
+
     if not element(index).is_integer:
         raise LaunchError(f"an index is of integers, not {element(index)}")
+    if not watch.active & watch.OBSERVED or watch.capturing() is not None or not index.size:
+        return
+    values = index.numpy()
+    for value in (int(values.min()), int(values.max())):
+        if not -count <= value < count:
+            place = int((values == value).argmax())
+            raise OutOfBoundsError(f"element {place} of the index is {value}: the axis has {count} places")
 
 
 def _shown(x: Buffer) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _MOST: Final = 1536
 """Bytes an item may keep; 1024 items' lie on a stack of 3 MiB."""
+_ALIGNED: Final = "__attribute__((aligned(64)))"
 _ALL: Final = "0", "local_size_0"
 """The range of x of a whole row."""
 _ITEM: Final = "item_0"  # names of the writer end in a number above 0
@@ -48,7 +49,7 @@ class GroupWriter(c.Writer):
         self.in_item = False
         self.kept_bytes = 0
         self.number = 0
-        self.head: list[str] = []  # what stands at the head of the function, in front of all
+        self.head: list[str] = []  # what stands at the head of the function: arrays of what is kept
         self.inside: list[Value] = []  # private arrays of the items, each with one region that uses it
         self.global_ids: list[int] = []
         self.range = _ALL
@@ -153,7 +154,7 @@ class GroupWriter(c.Writer):
         """An array with one element an item for each lane of a value; what names the item's own."""
         lanes = value.type.lanes if isinstance(value.type, Vector) else 1
         names = [self.name(value.name or "kept") for _ in range(lanes)]
-        self.head += [f"  {spelled or self.spelled(value)}{each}[{_items()}];" for each in names]
+        self.head += [f"  {spelled or self.spelled(value)}{each}[{_items()}] {_ALIGNED};" for each in names]
         self.kept_bytes += lanes * (size if spelled else max(4, types.element_of(value.type).itemsize))
         return [f"{each}[{_ITEM}]" for each in names]
 
@@ -166,7 +167,7 @@ class GroupWriter(c.Writer):
             self.names[op.result] = [name]
             self.inside.append(op.result)
         elif used:
-            self.head.append(f"  {stored} {name}[{_items()} * {count}];")
+            self.head.append(f"  {stored} {name}[{_items()} * {count}] {_ALIGNED};")
             self.names[op.result] = [f"({name} + {_ITEM} * {count})"]
             self.kept_bytes += count * element.itemsize
 
