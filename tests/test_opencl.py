@@ -112,6 +112,7 @@ def test_a_forked_child_is_told_that_opencl_can_not_be_opened_there(gpu):
 def test_arguments_may_stand_in_any_order(gpu):
     program = gpu.program("scale", SCALE)
     assert program.buffer_count == 2 and list(program.value_types) == ["f32", "u16"]
+    assert program.accesses == (None, "r")  # what the source's const says
     src, out = hcq.array(np.arange(64, dtype="f4"), "GPU"), hcq.empty(64, hcq.f32, "GPU")
     program(out, src, global_size=(4, 1, 1), local_size=(16, 1, 1), vals=(1.5, 7))
     assert (out.numpy() == 1.5 * np.arange(64, dtype="f4") + 7).all()
@@ -372,11 +373,10 @@ def test_operations_give_what_llvm_gives(gpu, dtype):
     made = {}
     for device in ("LLVM", "GPU"):
         a, b = hcq.array(x, device), hcq.array(y, device)
-        made[device] = [
-            ops.add(a, b), ops.multiply(a, b), ops.maximum(a, b), ops.sum(a, axis=1), ops.max(a, axis=0),
-            ops.transpose(a), ops.cumsum(a, axis=1), ops.sort(a), ops.matmul(a, ops.transpose(b)),
-        ]  # fmt: skip
-        if dtype.startswith("f"):
+        made[device] = [ops.add(a, b), ops.sum(a, axis=1), ops.matmul(a, ops.transpose(b))]
+        if dtype in ("f4", "i4"):  # PoCL takes about a second for each kernel
+            made[device] += [ops.maximum(a, b), ops.max(a, axis=0), ops.cumsum(a, axis=1), ops.sort(a)]
+        if dtype == "f4":
             made[device] += [ops.exp(a), ops.divide(a, b), ops.tanh(a), ops.softmax(a)]
     for ours, theirs in zip(made["GPU"], made["LLVM"], strict=True):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())

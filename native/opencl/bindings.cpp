@@ -25,11 +25,15 @@ struct Kind {
   const char* name;
   ParamKind kind;
   uint8_t size;
+  Access access = Access::unknown;
 };
-constexpr Kind kKinds[] = {{"ptr", ParamKind::pointer, 8}, {"i8", ParamKind::i8, 1},   {"u8", ParamKind::u8, 1},
-                           {"i16", ParamKind::i16, 2},     {"u16", ParamKind::u16, 2}, {"i32", ParamKind::i32, 4},
-                           {"u32", ParamKind::u32, 4},     {"i64", ParamKind::i64, 8}, {"u64", ParamKind::u64, 8},
-                           {"f16", ParamKind::f16, 2},     {"f32", ParamKind::f32, 4}, {"f64", ParamKind::f64, 8}};
+constexpr Kind kKinds[] = {{"ptr", ParamKind::pointer, 8}, {"const", ParamKind::pointer, 8, Access::read},
+                           {"i8", ParamKind::i8, 1},       {"u8", ParamKind::u8, 1},
+                           {"i16", ParamKind::i16, 2},     {"u16", ParamKind::u16, 2},
+                           {"i32", ParamKind::i32, 4},     {"u32", ParamKind::u32, 4},
+                           {"i64", ParamKind::i64, 8},     {"u64", ParamKind::u64, 8},
+                           {"f16", ParamKind::f16, 2},     {"f32", ParamKind::f32, 4},
+                           {"f64", ParamKind::f64, 8}};
 
 const Kind& kind_of(const std::string& name) {
   for (const Kind& k : kKinds)
@@ -71,7 +75,7 @@ nb::object make_program(const std::string& name, uint64_t kernel, const std::vec
       const Kind& kind = kind_of(arguments[i]);
       if ((kind.kind == ParamKind::pointer) != pointers) continue;
       at = (at + kind.size - 1) / kind.size * kind.size;
-      program->params.push_back(Param{kind.kind, Access::unknown, kind.size, at, ""});
+      program->params.push_back(Param{kind.kind, kind.access, kind.size, at, ""});
       k->arguments.push_back(opencl::Argument{i, at, kind.size, pointers});
       at += kind.size;
       program->pointers += pointers;

@@ -16,7 +16,7 @@ from hcq.drivers.opencl import platforms
 from hcq.errors import CompileError, InvalidProgram
 from hcq.runtime.compiler import Compiler, callers_level
 
-MAGIC = b"hcq opencl library 1\n"
+MAGIC = b"hcq opencl library 2\n"
 _DIGEST = 32
 
 TYPES = {
@@ -42,8 +42,8 @@ class CompilerWarning(UserWarning):
 
 
 class Library(NamedTuple):
-    """A library taken apart. `kernels`: for each its arguments in order, "ptr", a key of VALUE_TYPES, or "?NAME" for a
-    type that launches can't pass."""
+    """A library taken apart. `kernels`: for each its arguments in order, "ptr", "const" for a pointer that is only read
+    through, a key of VALUE_TYPES, or "?NAME" for a type that launches can't pass."""
 
     device: str
     options: list[str]
@@ -128,7 +128,9 @@ def _arguments(cl: Any, kernel: Any, text: str) -> list[str]:
         name = kernel.get_arg_info(index, info.TYPE_NAME)
         space = kernel.get_arg_info(index, info.ADDRESS_QUALIFIER)
         if name.endswith("*"):
-            found.append("ptr" if space in (spaces.GLOBAL, spaces.CONSTANT) else f"?{name}")
+            reads = kernel.get_arg_info(index, info.TYPE_QUALIFIER) & cl.kernel_arg_type_qualifier.CONST
+            pointer = "const" if reads or space == spaces.CONSTANT else "ptr"
+            found.append(pointer if space in (spaces.GLOBAL, spaces.CONSTANT) else f"?{name}")
         else:
             found.append(_scalar(name, text))
     return found

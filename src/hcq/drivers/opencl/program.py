@@ -52,8 +52,8 @@ class OpenCLProgram(_native.Program, HCQProgram):
             raise InvalidProgram(f"{name}: {dev.dname} does not load the library: {error}") from error
         made = _native.opencl_program(name, kernel.int_ptr, arguments, most, tuple(wanted))
         self = super().__new__(cls, dev, name, made)
-        self.buffer_count = arguments.count("ptr")
-        self.value_types = [kind for kind in arguments if kind != "ptr"]
+        self.value_types = [kind for kind in arguments if kind not in ("ptr", "const")]
+        self.buffer_count = len(arguments) - len(self.value_types)
         return self
 
     def __init__(self, dev: OpenCLDevice, name: str, lib: bytes) -> None:

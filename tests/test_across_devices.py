@@ -1,0 +1,167 @@
+"""CPU, GPU (OpenCL) and VULKAN in one process: copies between any two, one graph, one trace, one race checker."""
+
+import itertools
+import json
+import os
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("POCL_DEVICES", "pthread pthread")
+
+import hcq
+from hcq import ops
+from hcq.errors import DeviceUnavailable, ValidationError
+
+NAMES = ("LLVM", "GPU", "VULKAN")
+PAIRS = [(a, b) for a in NAMES for b in NAMES if a != b]
+
+
+def opened(*names):
+    """The devices; the test is skipped where one does not open."""
+    try:
+        return [hcq.Device[name] for name in names]
+    except DeviceUnavailable as why:
+        pytest.skip(str(why))
+
+
+def there():
+    """The names of those that open here, the CPU first."""
+    found = []
+    for name in NAMES:
+        try:
+            hcq.Device[name]
+        except DeviceUnavailable:
+            continue
+        found.append(name)
+    return found
+
+
+@pytest.mark.parametrize(("here", "to"), PAIRS)
+def test_a_copy_comes_after_what_is_queued_on_both_and_before_what_follows(here, to):
+    opened(here, to)
+    src, dest = hcq.array(np.arange(5000, dtype="i4"), here), hcq.zeros(5000, hcq.i32, to)
+    for turn in range(1, 4):
+        ops.add(src, 1, out=src)
+        ops.add(dest, 7, out=dest)  # what the copy comes after on the other side
+        hcq.copy(dest, src)
+        ops.add(src, 1, out=src)  # what comes after the copy
+        ops.multiply(dest, 2, out=dest)
+        assert (dest.numpy() == 2 * (np.arange(5000) + 2 * turn - 1)).all()
+    assert (src.numpy() == np.arange(5000) + 6).all()
+
+
+@pytest.mark.parametrize("direction", [("LLVM", "GPU"), ("GPU", "LLVM")])
+def test_a_copy_between_native_devices_is_queued_and_moves_both_timelines(direction):
+    source, target = opened(*direction)
+    if not (source.allocator.host_access and target.allocator.host_access):
+        pytest.skip("one of the two does not reach the other's memory")
+    src, dest = hcq.array(np.arange(1000, dtype="i4"), direction[0]), hcq.zeros(1000, hcq.i32, direction[1])
+    gate = hcq.HCQSignal()
+    before = source.timeline_value, target.timeline_value
+    signal, value = source.timeline_signal, source.next_timeline()
+    source.hw_compute_queue_t().wait(gate, 1).signal(signal, value).submit(source)
+    try:
+        hcq.copy(dest, src)  # returns though the source stands at a wait
+        assert target.timeline_signal.value < target.timeline_value - 1
+    finally:
+        gate.value = 1
+    target.synchronize()
+    source.synchronize()
+    assert source.timeline_value >= before[0] + 2 and target.timeline_value == before[1] + 1
+    assert (dest.numpy() == np.arange(1000)).all()
+
+
+@pytest.mark.parametrize(("here", "to"), [("GPU", "LLVM"), ("LLVM", "GPU")])
+def test_queues_wait_for_each_others_signals(here, to):
+    first, second = opened(here, to)
+    a, b = hcq.HCQSignal(), hcq.HCQSignal()
+    second.hw_compute_queue_t().wait(a, 1).signal(b, 5).submit(second)
+    try:
+        first.hw_copy_queue_t().wait(b, 5).timestamp(b).submit(first)
+    finally:
+        first.hw_compute_queue_t().signal(a, 1).submit(first)
+    first.synchronize()
+    second.synchronize()
+    assert b.value == 5 and b.timestamp > 0
+
+
+def test_one_graph_takes_work_of_all_devices():
+    names = there()
+    assert names
+    x = {name: hcq.array(np.arange(1000, dtype="i4"), name) for name in names}
+    y = {name: hcq.zeros(1000, hcq.i32, name) for name in names}
+    with hcq.capture() as graph:
+        last = x[names[0]]
+        for name in names:
+            if last is not x[name]:
+                hcq.copy(x[name], last)
+            ops.add(x[name], 1, out=y[name])
+            last = y[name]
+        hcq.copy(x[names[0]], last)
+    for turn in (1, 2, 3):
+        graph.replay().wait()
+        assert (x[names[0]].numpy() == np.arange(1000) + turn * len(names)).all()
+
+
+def test_one_trace_has_all_devices_on_one_clock(tmp_path):
+    names = there()
+    x = {name: hcq.array(np.arange(1000, dtype="i4"), name) for name in names}
+    for name in names:
+        ops.add(x[name], 1, out=x[name])  # compiled before it is timed
+        hcq.Device[name].synchronize()
+    with hcq.profile(tmp_path / "trace.json"):
+        for name in [*names, *reversed(names)]:  # each ends before the next begins
+            ops.add(x[name], 1, out=x[name])
+            hcq.Device[name].synchronize()
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    process = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
+    ran = sorted((e["ts"], e["dur"], process[e["pid"]]) for e in events if e.get("cat") == "kernel")
+    assert [name for _, _, name in ran] == [*names, *reversed(names)]
+    assert all(duration > 0 for _, duration, _ in ran)
+    assert all(one[0] + one[1] <= two[0] for one, two in itertools.pairwise(ran))
+
+
+def test_races_between_devices_are_found():
+    cpu, gpu = opened("LLVM", "GPU")
+    if not gpu.allocator.host_access:
+        pytest.skip("the CPU's queues do not reach this memory")
+
+    def both(ordered):
+        a, b, c = (hcq.zeros(64, hcq.i32, name) for name in ("LLVM", "GPU", "LLVM"))
+        done = hcq.HCQSignal()
+        gpu.hw_copy_queue_t().copy(a._buf.va_addr, b._buf.va_addr, 256).signal(done, 1).submit(gpu)
+        queue = cpu.hw_copy_queue_t()
+        if ordered:
+            queue.wait(done, 1)
+        queue.copy(c._buf.va_addr, a._buf.va_addr, 256).submit(cpu)
+        gpu.synchronize()
+        cpu.synchronize()
+
+    with hcq.checks(strict=True) as checks:
+        both(ordered=True)
+    assert not checks.findings and not checks.possible
+    with pytest.raises(ValidationError, match=r"GPU(?s:.)*LLVM|LLVM(?s:.)*GPU"), hcq.checks():
+        both(ordered=False)
+
+
+def test_a_photograph_is_split_over_the_devices_and_joined():
+    names = there()
+    rng = np.random.default_rng(5)
+    height, width = 64 * len(names), 160
+    picture = rng.integers(0, 256, (height, width, 3)).astype("f4")
+    parts = np.array_split(picture, len(names))
+    # Every device makes its stripe grey; the joined picture is on the first.
+    stripes = {}
+    for name, part in zip(names, parts, strict=True):
+        r, g, b = (hcq.array(np.ascontiguousarray(part[..., c]), name) for c in range(3))
+        stripes[name] = ops.add(ops.add(ops.multiply(r, 0.299), ops.multiply(g, 0.587)), ops.multiply(b, 0.114))
+    joined = hcq.zeros(height * width, hcq.f32, names[0])
+    at = 0
+    for name, part in zip(names, parts, strict=True):
+        size = part.shape[0] * width
+        hcq.copy(joined.view(size, hcq.f32, 4 * at).ensure_allocated(), stripes[name])
+        at += size
+    f = np.float32
+    grey = picture[..., 0] * f(0.299) + picture[..., 1] * f(0.587) + picture[..., 2] * f(0.114)
+    np.testing.assert_allclose(joined.numpy().reshape(height, width), grey, rtol=1e-6)
