@@ -5,10 +5,12 @@ import random
 
 import numpy as np
 import pytest
+from kernel_helpers import there
 from kernel_makers import Maker, items
 from test_kernels_lower import edges, loaded, run, runner, same, stored
 
-from hcq.kernels import arithmetic, types
+import hcq
+from hcq.kernels import arithmetic, probe, types
 from hcq.kernels.lower import fused, remainder
 from hcq.kernels.types import f32, f64, pointer, scalar
 
@@ -92,3 +94,28 @@ def test_what_has_them_itself_is_left_as_it_is():
     assert remainder.expand(function) is function and fused.expand(function, ()) is function
     left = [types.element_of(op.result.type) for op in fused.expand(function, (f32,)).walk() if op.code == "fma"]
     assert left == [f64]
+
+
+@pytest.mark.parametrize(("name", "fused"), [("PYTHON", True), ("LLVM", True), ("VULKAN", None)])
+def test_a_launch_tells_whether_fma_rounds_once(name, fused):
+    if name not in ["PYTHON", *there(name)]:
+        pytest.skip(f"no {name} here")
+    device = hcq.Device[name]
+    with hcq.capture() as graph:  # which is not told of it
+        for type_ in (f32, f64):
+            found = probe.rounds_once(device, type_)
+            assert found == fused or (fused is None and found == ("llvmpipe" not in device.kernel_target))
+    assert len(graph.nodes) == 0
+
+
+def test_a_device_is_asked_once_and_only_for_kernels_that_depend_on_it(monkeypatch):
+    class Device:
+        kernel_target = "rte32"
+
+    asked = []
+    monkeypatch.setattr(probe, "rounds_once", lambda device, element: asked.append(element) or element is f32)
+    device, plain, fusing = Device(), Maker("f", out=pointer(f32)), Maker("g", out=pointer(f32))
+    x = fusing.b.load(fusing["out"], fusing.const(0))
+    fusing.b.store(fusing["out"], fusing.const(0), fusing.b.op("fma", (x, x, x), (f32,)).result)
+    assert probe.target(device, plain.end()) == "rte32" and not asked
+    assert [probe.target(device, fusing.function) for _ in range(2)] == ["rte32 fma32"] * 2 and asked == [f32, f64]

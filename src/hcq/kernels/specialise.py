@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import CompileError, ForkedDeviceError, LaunchError
-from hcq.kernels import lower, types, work
+from hcq.kernels import lower, probe, types, work
 from hcq.kernels.frontend import translate
 from hcq.kernels.passes import simplify
 from hcq.kernels.verify import verify
@@ -52,7 +52,8 @@ class Specialisation:
 
     def source(self, language: str, device: Any = None) -> Any:
         """The kernel in a device's language: a str; SPIR-V's bytes. Raises CompileError for one that nobody writes."""
-        return lower.source(self.ir, language, getattr(device, "kernel_target", None))
+        words = probe.target(device, self.ir) if language == "spirv" else getattr(device, "kernel_target", None)
+        return lower.source(self.ir, language, words)
 
     def loaded(self, device: Any) -> Loaded:
         """Its program on a device, compiled when it is first asked for."""
