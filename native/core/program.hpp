@@ -84,11 +84,12 @@ struct Program {
   uint64_t scratch_bytes(uint64_t items_in_group) const {
     return scratch_group + ((items_in_group + 63) & ~uint64_t{63}) * scratch_item;
   }
+  // What runs write, in a line of its own: launching threads read the others.
   // Duration of the last run, summed over threads, in ns; 0 before the first. Relaxed: a hint for who should run it.
-  std::atomic<uint64_t> last_ns{0};
+  alignas(64) std::atomic<uint64_t> last_ns{0};
   // The session of records (record.hpp) that has its name. Relaxed: noted twice, at worst.
   std::atomic<uint64_t> recorded{0};
-  void* code = nullptr;  // the loader's
+  alignas(64) void* code = nullptr;  // the loader's
   // Of `elsewhere`: sizes of groups that it takes (0: any), the last one given, the device whose buffers alone it
   // takes, and how it ends.
   uint64_t most_items = 0;

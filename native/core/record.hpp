@@ -60,13 +60,15 @@ extern std::atomic<uint64_t> g_recording;
 inline uint64_t recording() { return g_recording.load(std::memory_order_relaxed); }
 
 // Where one writer writes: a queue (under its step lock) or a thread (under the GIL).
+struct RecordMemory;  // what several of them lie in
 struct RecordChunk {
   std::atomic<uint32_t> refs{2};   // its writer and the store
   std::atomic<uint32_t> count{0};  // release by the writer, acquire by readers: records below it are whole
   uint64_t session;
-  uint64_t bytes;     // of the whole
+  uint64_t bytes;  // of the whole
+  RecordMemory* memory;
   uint32_t capacity;  // records
-  uint8_t padding[36];
+  uint8_t padding[28];
   Record records[1];  // and as many more as there is room for
 };
 static_assert(offsetof(RecordChunk, records) == 64, "records lie in cache lines of their own");
@@ -116,9 +118,9 @@ void record_order(Queue* q, RecordKind kind, const Signal* signal, uint64_t valu
 // The calling thread's, with the GIL.
 void record_host(uint64_t session, Record record);  // its track: 0 stands for the thread
 void record_host_copy(uint64_t session, const std::string& device, bool in, uint64_t bytes, uint64_t start);
-bool record_launch(uint64_t session, const Queue* q);  // before it is published; true: record_launched is to follow
-void record_launched(uint64_t submit);                 // the record id it got
-struct DeviceTrack {                                   // of one device, kept where it is needed often
+bool record_launch_seen(uint64_t session, const Queue* q);  // with a look at the clock (record_launch.hpp)
+void record_launched(uint64_t submit);                      // the record id it got
+struct DeviceTrack {                                        // of one device, kept where it is needed often
   uint64_t session = 0;
   uint32_t track = 0;
 };

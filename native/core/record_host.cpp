@@ -6,23 +6,22 @@
 #include "core/queue.hpp"
 #include "core/record.hpp"
 #include "core/record_lanes.hpp"
+#include "core/record_launch.hpp"
 #include "platform/platform.hpp"
 
 namespace hcq {
 
+__thread LaunchBurst* t_launch_burst __attribute__((tls_model("initial-exec"))) = nullptr;
+
 namespace {
 // Launches that follow each other are one record: a clock at every launch would cost a tenth of it. The first ones of a
 // burst are looked at one by one, so that a thread which launches a few and waits shows where it did.
-constexpr uint64_t kEach = 8, kThen = 32;
+constexpr uint32_t kEach = 8, kThen = 32;
 constexpr uint64_t kPause = 50000;  // ns without a launch that end a burst
-
-struct Burst {
-  uint64_t session = 0, queue = 0, count = 0, submit = 0, start = 0, end = 0;
-};
 
 struct Lane {
   RecordSlot slot;
-  Burst burst;
+  LaunchBurst burst;
   uint64_t thread = 0;
   std::atomic<bool> over{false};  // its thread has ended: without the GIL, so nothing else is done then
 };
@@ -36,7 +35,7 @@ struct Mine {
   }
 };
 thread_local Mine t_mine;
-// The same lane, where a launch gets at it by one load.
+// The same lane, got at by one load.
 __thread Lane* t_lane __attribute__((tls_model("initial-exec"))) = nullptr;
 
 void write(Lane* lane, uint64_t session, Record r, bool own) {
@@ -51,8 +50,9 @@ void write(Lane* lane, uint64_t session, Record r, bool own) {
 }
 
 void end_burst(Lane* lane, uint64_t session) {
-  Burst b = lane->burst;
-  lane->burst = Burst{};
+  LaunchBurst b = lane->burst;
+  lane->burst = LaunchBurst{};
+  b.count -= b.left;
   if (!b.count || b.session != session) return;
   Record r{};
   r.kind = RecordKind::launches;
@@ -80,6 +80,7 @@ Lane* find_lane() {
     g_lanes->push_back(mine);
   }
   mine->thread = thread_number();
+  t_launch_burst = &mine->burst;
   return t_lane = mine;
 }
 
@@ -106,24 +107,23 @@ void record_host_copy(uint64_t session, const std::string& device, bool in, uint
   record_host(session, r);
 }
 
-bool record_launch(uint64_t session, const Queue* q) {
+bool record_launch_seen(uint64_t session, const Queue* q) {
   Lane* lane = my_lane();
-  Burst& b = lane->burst;
-  if (b.queue == q->id && b.session == session && b.count >= kEach && b.count % kThen) {
-    ++b.count;
-    return false;
-  }
+  LaunchBurst& b = lane->burst;
   uint64_t now = now_ns();
   if (b.queue != q->id || b.session != session || now - b.end > kPause) end_burst(lane, session);
   if (!b.count) b.start = now;
   b.session = session;
   b.queue = q->id;
   b.end = now;
-  return ++b.count <= kEach;
+  if (++b.count <= kEach) return true;
+  b.left = kThen - 1;
+  b.count += b.left;
+  return false;
 }
 
 void record_launched(uint64_t submit) {
-  Burst& b = t_lane->burst;
+  LaunchBurst& b = t_lane->burst;
   if (b.count == 1) b.submit = submit;
   b.end = now_ns();
 }
@@ -159,6 +159,7 @@ void lanes_flush() {
 void lanes_after_fork() {
   g_lanes = new std::vector<Lane*>;
   t_mine.lane = t_lane = nullptr;
+  t_launch_burst = nullptr;
 }
 
 }  // namespace hcq

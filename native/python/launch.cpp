@@ -5,7 +5,7 @@
 #include <new>
 
 #include "core/interface.hpp"
-#include "core/record.hpp"
+#include "core/record_launch.hpp"
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "memory/memory.hpp"
@@ -142,7 +142,7 @@ PyObject* write_packet(const Launch& launch, PyObject* stream, bool wait, bool h
   Timing* timing = wait ? new (std::nothrow) Timing : nullptr;
   if (wait && !timing) return PyErr_NoMemory();
   // Before any lock: looking for the line may run finalizers.
-  uint64_t line = recorded || __builtin_expect(launch.watched != nullptr, 0) ? line_bits() : 0;
+  uint64_t line = recorded || __builtin_expect(launch.watched != nullptr, 0) ? user_line() << kLineShift : 0;
   bool more = recorded && record_launch(session, q);
   uint32_t units = 1 + (timing ? 1 : 0) + (launch.arguments_size + kUnit - 1) / kUnit;
   if (!reserve(q, units, units, t)) {

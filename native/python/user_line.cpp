@@ -12,21 +12,27 @@
 
 #include "core/lines.hpp"
 #include "python/common.hpp"
+#include "python/place.hpp"
 
 namespace nb = nanobind;
 
 namespace hcq {
 
 namespace {
-// A place in code and what it is. It holds its code object, so that no other one comes to lie there.
+// A place in code (place.hpp) and what it is. It holds its code object, so that no other one comes to lie there.
 struct alignas(32) Spot {
+  const void* place = nullptr;
   PyCodeObject* code = nullptr;
-  int at = 0;           // the instruction
-  bool inside = false;  // of hcq or a library: not the user's
   uint64_t line = 0;
+  bool inside = false;  // of hcq or a library: not the user's
 };
 constexpr size_t kSpots = 1024;
 Spot g_spots[kSpots];  // under the GIL
+
+Spot* spot_of(const void* place) {
+  auto address = reinterpret_cast<size_t>(place);
+  return &g_spots[(address >> 1 ^ address >> 11) % kSpots];  // instructions are two bytes
+}
 
 // How files begin that are not the user's, and those among them that are nevertheless.
 struct Rules {
@@ -59,38 +65,33 @@ std::string text_of(PyObject* string) {
   return text ? text : "?";
 }
 
-// Fills the spot; drops what was there.
-void look_up(Spot* spot, PyCodeObject* code, int at) {
-  PyCodeObject* before = spot->code;
+// Fills the frame's spot; drops what was there.
+__attribute__((noinline, cold)) void look_up(Spot* spot, const void* place, PyFrameObject* frame) {
+  PyCodeObject *code = PyFrame_GetCode(frame), *before = spot->code;
   std::string file = text_of(code->co_filename);
-  spot->code = reinterpret_cast<PyCodeObject*>(Py_NewRef(code));
-  spot->at = at;
+  spot->place = place;
+  spot->code = code;
   spot->inside = is_inside(file);
   spot->line = 0;
   if (!spot->inside) {
-    int line = PyCode_Addr2Line(code, at);
+    int line = PyCode_Addr2Line(code, PyFrame_GetLasti(frame));
     spot->line = line_number({near(file), static_cast<uint32_t>(line < 0 ? 0 : line), text_of(code->co_name)});
   }
   Py_XDECREF(before);  // last: it may end in anything
 }
-}  // namespace
 
-namespace {
 // The line of a frame: false for one of hcq or a library.
 bool line_of_frame(PyFrameObject* frame, uint64_t* line) {
-  PyCodeObject* code = PyFrame_GetCode(frame);
-  int at = PyFrame_GetLasti(frame);
-  size_t hash = (reinterpret_cast<size_t>(code) >> 4) ^ static_cast<size_t>(at);
-  Spot* spot = &g_spots[hash % kSpots];
-  if (__builtin_expect(spot->code != code || spot->at != at, 0)) look_up(spot, code, at);
-  Py_DECREF(code);  // its frame holds it
+  const void* place = place_of(frame);
+  Spot* spot = spot_of(place);
+  if (spot->place != place) look_up(spot, place, frame);
   // A finalizer may have taken the spot while what was there before was dropped: then nothing is said.
-  *line = spot->code == code && spot->at == at ? spot->line : 0;
-  return !spot->inside;
+  bool ours = spot->place == place;
+  *line = ours ? spot->line : 0;
+  return !(ours && spot->inside);
 }
-}  // namespace
 
-uint64_t user_line() {
+__attribute__((noinline)) uint64_t line_by_frames() {
   PyFrameObject* frame = PyEval_GetFrame();  // borrowed
   uint64_t line = 0;
   if (!frame || line_of_frame(frame, &line)) return line;
@@ -101,8 +102,18 @@ uint64_t user_line() {
   }
   return 0;
 }
+}  // namespace
+
+uint64_t user_line() {
+  const void* place = place_here();
+  const Spot* spot = spot_of(place);
+  // What is of no user (or not known) has frames further out.
+  if (__builtin_expect(spot->place == place && spot->line != 0, 1)) return spot->line;
+  return line_by_frames();
+}
 
 void init_user_line(nb::module_& m) {
+  init_place();
   m.def("user_line", user_line,
         "The number of the innermost line outside of hcq and the standard library; 0: there is none.");
   m.def(
