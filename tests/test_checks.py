@@ -473,6 +473,64 @@ def test_a_host_write_past_the_end(dev):
     clean(lambda: program(N * 4))
 
 
+def test_a_write_past_the_end_is_found_at_the_next_synchronize_among_many_buffers(dev, k):
+    def program(count):
+        others = [floats() for _ in range(200)]
+        a = floats()
+        dev.synchronize()
+        k.past(a, vals=(0, count))
+        dev.synchronize()
+        went_on.append(len(others))
+
+    went_on = []
+    assert "kernel past" in found(errors.OutOfBoundsError, lambda: program(N + 1))
+    assert not went_on  # the synchronize raised, not the end of the block
+    clean(lambda: program(N))
+
+
+def test_a_host_write_past_the_end_among_many_buffers_is_found_by_the_end_of_the_block(dev):
+    def program(size):
+        kept.append([floats() for _ in range(200)])
+        ctypes.memset(kept[-1][100]._buf.va_addr, 1, size)
+        dev.synchronize()
+
+    kept = []
+    found(errors.OutOfBoundsError, lambda: program(N * 4 + 1))
+    clean(lambda: program(N * 4))
+
+
+def test_loading_many_buffers_looks_at_a_bounded_number_of_them_each_time(dev, monkeypatch):
+    from hcq.validation import redzones
+
+    looked = []
+    whole = redzones._Guard.is_whole
+    monkeypatch.setattr(redzones._Guard, "is_whole", lambda guard: looked.append(guard) or whole(guard))
+    kept = []
+    with hcq.checks():
+        for _ in range(400):
+            kept.append(floats())
+            kept[-1].copyin(bytes(4 * N))
+        assert len(looked) < 400 * 40  # all of them, each time, were 80,000
+        assert len(set(map(id, looked))) > 300
+
+
+# What orders
+
+
+def test_making_zeros_between_two_launches_orders_them_since_it_waits(dev, k):
+    def program(between):
+        a = floats()
+        one, two = dev.stream(), dev.stream()
+        k.fill(a, vals=(N, 1.0), stream=one)
+        kept.append(between())
+        k.scale(a, vals=(N,), stream=two)
+        dev.synchronize()
+
+    kept = []
+    found(errors.RaceError, lambda: program(lambda: hcq.empty(N, hcq.dtypes.float32, "CLANG")))
+    clean(lambda: program(lambda: hcq.zeros(N, hcq.dtypes.float32, "CLANG")))
+
+
 # Signals
 
 

@@ -261,6 +261,12 @@ class Watcher(watch.Observer):
         """The allocation at an address, for red zones."""
         return self.model.memory.find(space_of(device), address)
 
+    def given(self, device: Any) -> list[int]:
+        """Where the allocations of a device lie that commands could write since red zones were looked at."""
+        with self._lock:
+            regions = [self.model.memory.region(number) for number in self.deeds]
+        return [region.first for region in regions if region is not None and region.owner.device() is device]
+
     def forget_deeds(self, device: Any) -> None:
         """Red zones of a device were looked at: who had its memory until now is of no more use."""
         with self._lock:

@@ -16,7 +16,7 @@ from hcq.runtime.allocator import LRUAllocator
 from hcq.validation.report import Finding, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from hcq.validation.events import Deed
     from hcq.validation.observer import Watcher
@@ -28,6 +28,7 @@ PATTERN = bytes((37 * at + 0xA5) & 0xFF for at in range(ZONE))
 
 _NAMES = ("alloc", "free", "_alloc", "_free")
 _PIECE = 1 << 16
+_TURN = 16  # allocations that no command was given and are looked at all the same, at a synchronize
 _FRESH = PATTERN * (_PIECE // ZONE)  # what is in memory that was just given out
 
 
@@ -95,6 +96,8 @@ class RedZones:
         self._lock = threading.RLock()  # a finalizer may free memory in the middle
         self._looking = 0
         self._block = 0  # what was given out in an earlier one is not looked at: nobody knows what happened since
+        self._given = 0  # how many commands were given since all were looked at
+        self._turns: list[int] = []  # addresses whose turn comes, the last one first
         self._unlooked: list[tuple[_Guard, Any]] = []  # given back while zones are looked at; with options
         self._thread = _Thread()
         # Others give out memory without zones: what the host doesn't reach, can't be given out in part, or is guarded.
@@ -218,13 +221,17 @@ class RedZones:
         guard = self._guards.get(allocation)
         return guard is not None and guard.block == self._block and guard.is_pristine(first, last)
 
-    def check(self) -> list[Finding]:
-        """What was written beside allocations. It is told once."""
+    def check(self, given: Sequence[int] | None = None) -> list[Finding]:
+        """What was written beside allocations. It is told once.
+
+        With `given`, the addresses of those that commands were given since the last look, a look costs what was given
+        and no more: those, and some of the others in turn; all of them once commands were given a quarter as many.
+        """
         found = []
         with self._lock:
             self._looking += 1
             try:
-                for guard in list(self._guards.values()):
+                for guard in self._due(given):
                     if guard.block == self._block and not guard.is_whole():
                         found.append(self._finding(guard))
                         guard.fill()
@@ -238,6 +245,18 @@ class RedZones:
         return found
 
     # Helpers
+
+    def _due(self, given: Sequence[int] | None) -> list[_Guard]:
+        """The allocations to be looked at."""
+        self._given += len(given or ())
+        if given is None or 4 * self._given >= len(self._guards):
+            self._given = 0
+            return list(self._guards.values())
+        if not self._turns:
+            self._turns = list(self._guards)
+        turn = self._turns[-_TURN:]
+        del self._turns[-_TURN:]
+        return [guard for address in {*given, *turn} if (guard := self._guards.get(address)) is not None]
 
     def _give_back(self, memory: Any, options: tuple[Any, ...]) -> None:
         if isinstance(memory, _Guard):

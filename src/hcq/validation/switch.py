@@ -146,9 +146,11 @@ class Checks:
             )
 
     def check_zones(self, device: Any) -> list[Finding]:
-        """What was written beside the allocations of a device."""
+        """What was written beside the allocations of a device, as far as a look now and then tells."""
         zones = self._zones.get(id(device))
-        return zones.check() if zones is not None and zones.device is device else []
+        if zones is None or zones.device is not device:
+            return []
+        return zones.check(self._watcher.given(device))
 
     def is_pristine(self, region: Region, access: Access) -> bool:
         """Whether bytes of an allocation are as they were given out. Without red zones nobody can tell: no."""
