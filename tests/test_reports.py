@@ -153,8 +153,28 @@ def test_a_lost_device_of_a_driver_in_python_says_what_its_queues_were_at():
         with pytest.raises(DeviceLost, match="the cause") as caught:
             kit.dev.synchronize()
         report = caught.value.report
-        assert "runs: submit" in report and "exec of boom" in report and "exec of work" in report
+        assert "runs: exec of boom (command" in report and "finished last: exec of work (command" in report
         assert "stands at" in report
+    finally:
+        Device.close("MINI")
+
+
+def test_a_queue_of_a_driver_in_python_is_told_of_by_commands():
+    kit = Kit("MINI")
+    try:
+        gate, fill = kit.dev.signal_t(), [kit.work.fill_kernargs([kit.buf]) for _ in range(3)]
+        queue = kit.dev.hw_compute_queue_t().exec(kit.work, fill[0]).wait(gate, 1).exec(kit.other, fill[1])
+        queue.exec(kit.work, fill[2]).submit(kit.dev)
+        with pytest.raises(SignalTimeout) as caught:
+            gate.wait(1, timeout=20)
+        gate.value = 1
+        kit.dev.synchronize()
+        told = str(caught.value).splitlines()
+        _, finished, state, coming = told[next(i for i, line in enumerate(told) if "queue of MINI:" in line) :][:4]
+        assert finished.strip().startswith("finished last: exec of work (command 0 of submit")
+        assert state.strip().startswith("stands at: wait for") and "(command 1 of submit" in state
+        assert coming.strip().startswith("next: exec of other (command 2 of submit")
+        assert ", exec of work (command 3 of submit" in coming
     finally:
         Device.close("MINI")
 
@@ -218,7 +238,7 @@ def test_a_graph_on_queues_in_python_is_in_the_report():
         with hcq.capture() as g:
             kit.work(kit.buf)
         replay = g.replay()
-        with pytest.raises(SignalTimeout, match=r"next: submit .*exec of work"):
+        with pytest.raises(SignalTimeout, match=r"next: .*exec of work \(command \d+ of submit"):
             replay.wait(timeout=30)
         let_go(kit, gate)
         replay.wait()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq import _native, config
 from hcq.errors import SignalTimeout
-from hcq.queues import profile, report
+from hcq.queues import profile, progress, report
 from hcq.runtime import lines, watch
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Lane:
         self.submitted = 0
         """Number of the last submit; `signal` reaches it when that is over. Read (signal, submitted) by `position`."""
         self.under_way: deque[Submit] = deque()
-        self._last: tuple[int, str, int] | None = None  # of what was over: number, commands, line
+        self._last = ""  # of what was over, in words: it keeps nothing
         self._lock = threading.RLock()
         self._publisher: int | None = None
 
@@ -113,16 +113,12 @@ class Lane:
 
     @property
     def finished(self) -> str:
-        """The last submit that is over, in words; empty where none is. Takes no lock."""
+        """The last command that is over, in words; empty where none is. Takes no lock."""
         seen = self.signal.value
         for submit in reversed(list(self.under_way)):
             if submit.number <= seen:
-                said: str = submit.said
-                return said
-        if self._last is None:
-            return ""
-        number, did, line = self._last
-        return f"submit {number} ({did}{f'; {lines.words(line)}' if line else ''})"
+                return progress.last(submit)
+        return self._last
 
     def renew(self) -> None:
         """Go on with a fresh signal and number 1 where the numbers come near 32 bits and nothing is under way."""
@@ -139,8 +135,7 @@ class Lane:
         while self.under_way and self.under_way[0].number <= seen:
             over.append(self.under_way.popleft())
         if over:
-            last = over[-1]
-            self._last = last.number, report.commands(last.queue), last.line
+            self._last = progress.last(over[-1])
 
     def _take_back(self, number: int) -> None:
         self.under_way.pop()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hcq import _native
+from hcq.queues import progress
 from hcq.runtime import lines, watch
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _BUSY = 8  # queues with work that are told of
 _IDLE = 4  # queues without
-_NEXT = 3  # submits that come next
+_NEXT = 3  # commands that come next
 _COMMANDS = 4  # commands of a submit
 
 
@@ -93,17 +94,15 @@ def _python_queues(first: Any) -> Iterator[str]:
 
 
 def _busy(lane: Lane, submits: Sequence[Submit]) -> str:
-    now, *behind = submits
-    wait = open_wait(now)
-    if wait is None:
-        state = f"runs: {now.said}"
-    else:
-        signal, value = wait
-        state = f"stands at: {now.said}: waits for {signal!r} to reach {value}, and {_ending(signal, value)}"
-    told = [f"  {where(lane)}:", f"    finished last: {lane.finished or 'nothing'}", f"    {state}"]
-    if behind:
-        more = [f"and {len(behind) - _NEXT} more"] if len(behind) > _NEXT else []
-        told.append("    next: " + ", ".join([*(submit.said for submit in behind[:_NEXT]), *more]))
+    at = progress.of(submits, lane.device.timeline_signal)
+    state = f"runs: {at.now}"
+    if at.wait is not None:
+        signal, value = at.wait
+        state = f"stands at: {at.now}; it is {signal.value}, and {_ending(signal, value)}"
+    told = [f"  {where(lane)}:", f"    finished last: {at.finished or lane.finished or 'nothing'}", f"    {state}"]
+    if at.next:
+        more = [f"and {len(at.next) - _NEXT} more"] if len(at.next) > _NEXT else []
+        told.append("    next: " + ", ".join([*at.next[:_NEXT], *more]))
     return "\n".join(told)
 
 
