@@ -1,4 +1,5 @@
-"""A kernel that crashes ends the process as it would have ended, after one line that names kernel, device and group."""
+"""A kernel that crashes ends the process as it would have ended, after one line that names kernel, device, group and
+command, and the user's line where it is known."""
 
 from __future__ import annotations
 
@@ -103,7 +104,44 @@ dev.synchronize()
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == -signal.SIGSEGV
-    assert re.fullmatch(r"hcq: segmentation fault( at address 0x[0-9a-f]+)? in a copy on CLANG\n", done.stderr)
+    line = r"hcq: segmentation fault( at address 0x[0-9a-f]+)? in a copy on CLANG; command #\d+ of CLANG copy queue\n"
+    assert re.fullmatch(line, done.stderr)
+
+
+LAUNCHES = """
+import hcq
+dev = hcq.Device["CLANG"]
+nowhere = dev.program("nowhere", "void nowhere(int *p) {{ *(volatile int *)16 = *p; }}")
+fine = dev.program("fine", "void fine(int *p) {{ *p = 1; }}")
+a = hcq.zeros(4, hcq.dtypes.int32, "CLANG")
+with {block}:
+    fine(a)
+    nowhere(a)
+    {end}
+"""
+
+
+@pytest.mark.parametrize("block", ["hcq.profile()", "hcq.checks()"])
+@pytest.mark.parametrize("end", ["dev.synchronize()", "import time; time.sleep(30)"])
+def test_a_crash_of_a_launch_names_queue_and_command_and_the_line_where_that_is_known(block, end):
+    script = LAUNCHES.format(block=block, end=end)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGSEGV
+    told = "in kernel 'nowhere' on CLANG; command #2 of CLANG compute queue, <string>:9\n"
+    assert done.stderr == f"hcq: segmentation fault at address 0x10 {told}"
+
+
+def test_a_crash_in_a_graph_names_the_line_that_recorded_it():
+    script = LAUNCHES.format(block="hcq.capture() as g", end="pass") + "g.replay()\ndev.synchronize()\n"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGSEGV
+    assert re.search(r"in kernel 'nowhere' on CLANG; command #\d+ of CLANG compute queue, <string>:9\n", done.stderr)
+
+
+def test_a_crash_of_a_launch_that_nobody_looks_at_names_queue_and_command():
+    script = LAUNCHES.format(block="__import__('contextlib').nullcontext()", end="dev.synchronize()")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stderr.endswith("in kernel 'nowhere' on CLANG; command #2 of CLANG compute queue\n")
 
 
 def test_a_signal_that_was_sent_ends_the_process_too(libraries):

@@ -89,14 +89,14 @@ bool injected_here(Queue* q, const uint8_t* packet, InjectWhat what, const char*
 }
 
 void run_exec_groups(const Job& job, uint64_t first, uint64_t last) {
-  set_running_device(job.queue->device->name.c_str());
+  set_running_queue(job.queue);
   run_groups(*job.program, job.arguments, job.groups, job.items, first, last);
 }
 
 void run_copy(const Job& job, uint64_t first, uint64_t last) {
   uint64_t from = first * kCopyChunk, to = last * kCopyChunk;
   if (to > job.bytes) to = job.bytes;
-  set_running_device(job.queue->device->name.c_str());
+  set_running_queue(job.queue);
   RunningProgram copying(&g_copying, nullptr);
   copy_part(reinterpret_cast<void*>(job.destination + from), reinterpret_cast<void*>(job.source + from), to - from,
             job.bytes);
@@ -263,7 +263,7 @@ Did run_exec(Queue* q, uint8_t* packet, bool helper, uint64_t deadline) {
   bool timed = measured || recording();
   uint64_t start = timed ? start_time(q, p->header, p->signal, p->value) : 0, end = 0;
   q->running.store(packet, std::memory_order_release);
-  set_running_device(q->device->name.c_str());
+  set_running_queue(q);
   if (total) run_groups(*program, arguments, p->groups, p->items, 0, total);
   if (timed) {
     end = now_ns();
@@ -331,7 +331,7 @@ Did run_copy_packet(Queue* q, uint8_t* packet, bool helper) {
   uint64_t start = timed ? start_time(q, p->header, p->signal, p->value) : 0;
   q->running.store(packet, std::memory_order_release);
   {
-    set_running_device(q->device->name.c_str());
+    set_running_queue(q);
     RunningProgram copying(&g_copying, nullptr);
     auto *to = reinterpret_cast<void*>(p->destination), *from = reinterpret_cast<void*>(p->source);
     if (overlap)
@@ -419,7 +419,7 @@ void run_chain(Queue* q) {
   BoundCommands* bound = q->nested;
   uint64_t spent = 0, ran = 0;
   const ExecPacket* last = nullptr;
-  set_running_device(q->device->name.c_str());
+  set_running_queue(q);
   while (spent < kChain) {
     auto* p = reinterpret_cast<ExecPacket*>(bound->memory + static_cast<size_t>(q->nested_offset) * kUnit);
     if (p->header.type != PacketType::exec || p->header.flags || q->nested_offset + p->header.units >= bound->units)

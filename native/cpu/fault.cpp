@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/device.hpp"
+#include "core/lines.hpp"
 #include "cpu/context.hpp"
 
 #ifndef AT_MINSIGSTKSZ
@@ -74,6 +76,21 @@ const char* what_happened(int signal) {
   }
 }
 
+// Which command of the queue runs. It and its queue stay until it is over, which it never will be.
+void add_command(Line& line, const Queue* queue) {
+  const uint8_t* packet = queue->running.load(std::memory_order_relaxed);
+  if (!packet) return;
+  uint64_t record = submit_record(queue, reinterpret_cast<const PacketHeader*>(packet));
+  line.add("; command #");
+  line.add(record_number(record), 10);
+  line.add(" of ");
+  line.add(queue->name.c_str());
+  if (const char* place = line_text(record_line(record))) {
+    line.add(", ");
+    line.add(place);
+  }
+}
+
 void report(int signal, const siginfo_t* info, const Running& running) {
   Line line;
   auto address = reinterpret_cast<uint64_t>(info->si_addr);
@@ -95,9 +112,10 @@ void report(int signal, const siginfo_t* info, const Running& running) {
     line.add(running.program->name.c_str());
     line.add("'");
   }
-  if (running.device) {
+  const char* device = running.queue ? running.queue->device->name.c_str() : running.device;
+  if (device) {
     line.add(" on ");
-    line.add(running.device);
+    line.add(device);
   }
   if (running.groups) {
     uint64_t x = running.groups[0], y = running.groups[1], z = running.groups[2], g = running.group;
@@ -108,6 +126,7 @@ void report(int signal, const siginfo_t* info, const Running& running) {
       line.add_triple(x, y, z);
     }
   }
+  if (running.queue) add_command(line, running.queue);
   line.write_out();
 }
 

@@ -8,9 +8,12 @@
 
 namespace hcq {
 
+struct Queue;
+
 struct Running {
   const Program* program;  // null while no kernel runs: then the handler says nothing
-  const char* device;      // name, for the message; may be null
+  const Queue* queue;      // whose command this thread runs; may be null
+  const char* device;      // without a queue: its name, for the message; may be null
   const uint32_t* groups;  // group counts of the launch; null for functions without a grid
   uint64_t group;          // linear index
   bool prepared;           // the thread has an alternate stack for signals
@@ -20,8 +23,13 @@ struct Running {
 // to look for at each access.
 extern __thread Running g_running __attribute__((tls_model("initial-exec")));
 
-// Says on which device this thread runs what comes next. `name` must stay valid until it is replaced.
-inline void set_running_device(const char* name) { g_running.device = name; }
+// Says of which queue, or else on which device, this thread runs what comes next. A queue stays while its command runs;
+// `name` must stay valid until it is replaced.
+inline void set_running_queue(const Queue* q) { g_running.queue = q; }
+inline void set_running_device(const char* name) {
+  g_running.queue = nullptr;
+  g_running.device = name;
+}
 
 extern const Program g_copying;  // stands for a copy command in g_running
 
