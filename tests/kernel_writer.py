@@ -71,6 +71,8 @@ class Kernel:
         self.vectors = {f"w{at}": (self.pick(TYPES), self.pick([2, 4, 8])) for at in range(self.count(0, 2))}
         self.tiles = {f"tile{at}": self.pick(TYPES) for at in range(self.count(0, 2))}
         self.arrays = {f"own{at}": self.pick(TYPES) for at in range(self.count(0, 2))}
+        self.pointers: dict[str, str] = {}  # into inputs, with half of them in reach
+        self.aliases: list[str] = []  # of private arrays, among self.arrays
         self.shared = {f"shared_{how}": how for how in SHARED if self.chance(0.15)}
         self.helpers: list[tuple[str, list[str], str, str]] = []
         self.loops: list[str] = []
@@ -208,6 +210,7 @@ class Kernel:
         ]
         places += [(f"{each}[{self.index(INPUT, depth - 1)}]", type_) for each, type_ in self.inputs.items()]
         places += [(f"{each}[{self.index(OWN, depth - 1)}]", type_) for each, type_ in self.arrays.items()]
+        places += [(f"{each}[{self.index(INPUT // 2, depth - 1)}]", type_) for each, type_ in self.pointers.items()]
         if not places:  # in a helper
             return self.leaf(name)
         text, type_ = self.pick(places)
@@ -355,6 +358,8 @@ class Kernel:
             return [self.swap()]
         if kind == 9 and uniform and self.tiles:
             return self.exchange()
+        if kind == 10 and (self.pointers or self.aliases) and self.chance(0.6):
+            return [self.pointing()]
         if kind == 10 and loop:
             return [(f"if {self.condition(1)}:", [self.pick(["break", "continue"])])]
         if kind == 11 and leave:
@@ -406,6 +411,20 @@ class Kernel:
         a, b = f"hcq.{self.scalars[first]}({second})", f"hcq.{self.scalars[second]}({first})"
         return f"{first}, {second} = {a}, {b}"
 
+    def pointing(self):
+        """A pointer, or a name of a private array, comes to mean another; where, depends on conditions around."""
+        if self.aliases and (not self.pointers or self.chance(0.4)):
+            name = self.pick(self.aliases)
+            return f"{name} = {self.pick([each for each in self.arrays if self.arrays[each] == self.arrays[name]])}"
+        name = self.pick(list(self.pointers))
+        return f"{name} = {self.place(self.pointers[name])}"
+
+    def place(self, type_):
+        """A place in the first half of an input of the type."""
+        found = [each for each, of in self.inputs.items() if of == type_]
+        moved = f"{self.pick(found)} + {self.index(INPUT // 2, 0)}"
+        return f"({moved} if {self.condition(1)} else {self.pick(found)})" if self.chance(0.4) else moved
+
     def exchange(self):
         """Through local memory: each work-item writes its element, and reads another's after the barrier."""
         tile = self.pick(list(self.tiles))
@@ -445,6 +464,15 @@ class Kernel:
             made.append(f"{name} = {self.vector(*of, 1)}")
             self.vectors[name] = of
         self.arrays = arrays
+        for at in range(self.count(0, 2)):
+            type_ = self.pick(list(self.inputs.values()))
+            made.append(f"p{at} = {self.place(type_)}")
+            self.pointers[f"p{at}"] = type_
+        if arrays and self.chance(0.5):
+            name = self.pick(list(arrays))
+            made.append(f"alias = {name}")
+            self.aliases = ["alias"]
+            self.arrays = {**arrays, "alias": arrays[name]}
         return made
 
     def tail(self):
