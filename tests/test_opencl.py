@@ -405,3 +405,27 @@ def test_nothing_is_left_of_closed_devices(gpu):
     for _ in range(200):
         round_trip()
     assert eventually(lambda: living() == before), (living(), before)
+
+
+@pytest.mark.parametrize("options", [{"host": True}, {"cpu_access": True}])
+def test_host_memory_is_an_argument_where_the_sharing_is_fine_grained(gpu, options):
+    if not gpu.is_mapped:
+        pytest.skip("this device shares coarse-grained memory")
+    buf = hcq.Buffer("GPU", 64, hcq.f32, options=hcq.BufferOptions(**options)).allocate()
+    buf.copyin(np.arange(64, dtype="f4"))
+    gpu.program("scale", SCALE)(buf, buf, global_size=(64, 1, 1), vals=(2.0, 0))
+    assert (buf.numpy() == 2 * np.arange(64)).all()
+
+
+def test_a_kernel_that_runs_for_too_long_loses_the_device_and_keeps_its_memory(gpu, monkeypatch):
+    hcq.Device.close("GPU")
+    device = hcq.Device["GPU"]
+    program, out = device.program("f", LOOP), hcq.zeros(1, hcq.i32, "GPU")
+    program(out, vals=(1,), wait=True)
+    monkeypatch.setenv("HCQ_KERNEL_TIMEOUT_MS", "100")
+    program(out, vals=(1_000_000_000,))  # about a second
+    with pytest.raises(DeviceLost, match=r"f(?s:.)*ran longer than HCQ_KERNEL_TIMEOUT_MS"):
+        device.synchronize()
+    monkeypatch.delenv("HCQ_KERNEL_TIMEOUT_MS")
+    hcq.Device.close("GPU")
+    assert (hcq.zeros(64, hcq.f32, "GPU").numpy() == 0).all()  # opened anew while it runs

@@ -111,6 +111,26 @@ def prepared(n: int) -> Answer:
 
 
 @bench
+def launch_call(n: int, prepared: bool = False) -> float:
+    """The calls alone, 32 at a time; `prepared`: with the arguments set before."""
+    queue, kernel, (a, b, c) = opened()[1], add(), buffers()
+    enqueue, one, took = cl.enqueue_nd_range_kernel, (1,), 0.0
+    kernel.set_args(a, b, c)
+    with Counted(n // 32 * 32):
+        for _ in range(n // 32):
+            start = perf_counter()
+            if prepared:
+                for _ in repeat(None, 32):
+                    enqueue(queue, kernel, one, one)
+            else:
+                for _ in repeat(None, 32):
+                    kernel(queue, one, one, a, b, c)
+            took += perf_counter() - start
+            queue.finish()
+    return took / (n // 32 * 32)
+
+
+@bench
 def launch_wake(n: int, pause: float) -> float:
     queue, kernel, (a, b, c) = opened()[1], add(), buffers()
 

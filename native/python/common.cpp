@@ -96,7 +96,7 @@ Reached look(const Wait& w) {
 }
 
 // Where an interface has commands of the queues that a thread waits for, that looks whether they are over.
-constexpr uint64_t kWatchFlights = 30000;  // ns, before it sleeps
+constexpr uint64_t kWatchFlights = 60000;  // ns, before it sleeps: drivers take some 30 us to wake their own threads
 
 bool look_at_flights(Queue* q) {
   if (!queue_retain_live(q)) return false;
@@ -112,7 +112,7 @@ Reached watch_flights(const Wait& w, uint64_t until) {
     any |= look_at_flights(w.setter2);
     Reached r = look(w);
     if (!any || r != Reached::no || now_ns() >= until) return r;
-    for (unsigned n = 0; n < 8; ++n) cpu_relax();
+    for (unsigned n = 0; n < 24; ++n) cpu_relax();  // looking takes the lock that the driver needs
   }
 }
 

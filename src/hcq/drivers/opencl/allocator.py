@@ -20,14 +20,14 @@ ALIGNMENT = 64
 class OpenCLAllocator(HCQAllocator):
     """Memory that the host doesn't touch: copies go through the ring and the copy queue. Threads may share one.
 
-    `host` and `cpu_access` memory is the process's own: the queues copy from and to it, and arguments are read there
-    by the host.
+    `host` and `cpu_access` memory is shared with the host where the sharing is fine-grained, so that kernels reach it
+    too; elsewhere it is the process's own: the queues copy from and to it.
     """
 
     device: OpenCLDevice
 
     def _alloc(self, size: int, options: BufferOptions) -> HCQBuffer:
-        if options.host or options.cpu_access:
+        if (options.host or options.cpu_access) and not self.device.is_mapped:
             memory: Any = (ctypes.c_ubyte * (size + ALIGNMENT - 1))()
             address = -(-ctypes.addressof(memory) // ALIGNMENT) * ALIGNMENT
         else:

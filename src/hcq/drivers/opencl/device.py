@@ -16,6 +16,8 @@ from hcq.errors import DeviceUnavailable
 from hcq.queues.native import NativeDevice
 from hcq.runtime.compiled import DeviceLimits
 
+_abandoned: list[dict[int, Any]] = []  # memory of devices that were lost at a command which went on running
+
 
 class OpenCLDevice(NativeDevice):
     """An OpenCL device with shared virtual memory. Its queues are native, and give their commands to OpenCL.
@@ -70,6 +72,8 @@ class OpenCLDevice(NativeDevice):
         staging = getattr(self.allocator, "staging", None)  # clients may have put another allocator here
         if staging is not None:
             staging.free()
+        if self.lost is not None and self.busy():
+            _abandoned.append(dict(self.held))  # a command that never ended may still use it
         self.held.clear()
 
     def _info(self) -> Mapping[str, object]:
