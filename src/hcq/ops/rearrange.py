@@ -31,8 +31,7 @@ ROWS: Final = 8
 ITEMS: Final = 256
 """Work-items of a group that moves runs."""
 LONG: Final = 64
-"""Elements of a slice from which on a processor's work-item moves slices whole, in vectors of LANES; each does EACH."""
-LANES: Final = 16
+"""Elements of a slice from which on a processor's work-item moves slices whole; each does EACH."""
 EACH: Final = 16
 
 
@@ -247,14 +246,11 @@ def _gather_slices() -> Any:
     @hcq.kernel
     def gather_slices(out: hcq.ptr, x: hcq.ptr, index: hcq.ptr, n: hcq.i32, count: hcq.i32, after: hcq.i32):
         first, before = hcq.group_id(0) * EACH, hcq.i64(hcq.group_id(1))
-        whole = after // LANES * LANES
         for k in range(first, min(first + EACH, n)):
             at = hcq.i64(index[k])
             at = at + count if at < 0 else at
             source, target = (before * count + at) * after, (before * n + k) * after
-            for i in range(0, whole, LANES):
-                out.store(target + i, x.load(source + i, lanes=LANES))
-            for i in range(whole, after):
+            for i in range(after):
                 out[target + i] = x[source + i]
 
     return gather_slices
