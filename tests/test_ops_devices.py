@@ -133,7 +133,7 @@ def test_a_mistyped_name_is_told_the_near_one():
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
-@pytest.mark.parametrize(("rows", "count"), [(2, 3), (1, 512), (3, 700), (1, 4100)])
+@pytest.mark.parametrize(("rows", "count"), [(2, 3), (3, 700), (1, 4100)])
 def test_sums_along_rows_are_the_same_bits_on_every_device(rows, count, exclusive):
     """PYTHON runs the form for devices that run many items together."""
     x = (np.random.default_rng(count).random((rows, count)) - 0.5).astype("f4")
