@@ -11,7 +11,7 @@ from test_kernels_lower import edges, loaded, run, runner, same, stored
 
 import hcq
 from hcq.kernels import arithmetic, probe, types
-from hcq.kernels.lower import fused, remainder
+from hcq.kernels.lower import fused, quotient, remainder
 from hcq.kernels.types import f32, f64, pointer, scalar
 
 
@@ -85,6 +85,21 @@ def test_fused_products_from_other_operations_are_rounded_once(dev, name, lanes)
     check(dev, "fma", type_, rows[: len(rows) // lanes * lanes], lambda f: fused.expand(f, (f32, f64)), lanes)
 
 
+@pytest.mark.parametrize("name", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("code", ["div", "sqrt"])
+def test_quotients_and_roots_by_integers_are_rounded_correctly(dev, name, code):
+    type_, chance = scalar(name), random.Random(3)
+    rows = [tuple(any_float(chance, type_) for _ in range(2)) for _ in range(2000)]
+    rows += [(a, b) for a in edges(type_) for b in edges(type_)]
+    narrow = arithmetic.rounder(type_)
+    for _ in range(500):  # exact ones, and those next to them
+        a, b = (float(chance.randrange(1, 1 << 12)) for _ in range(2))
+        near = narrow(a * b * (1 + chance.choice([0, 2.0**-10, 2.0**-23, -(2.0**-24), 2.0**-52])))
+        rows.append((near, a) if code == "div" else (narrow(a * a), a))
+    rows = [tuple(map(narrow, row[: 1 + (code == "div")])) for row in rows[: len(rows) // 4 * 4]]
+    check(dev, code, type_, rows, lambda f: quotient.expand(f, ()), 4)
+
+
 def test_what_has_them_itself_is_left_as_it_is():
     m = Maker("f", out=pointer(f32), big=pointer(f64))
     for name in ("out", "big"):
@@ -96,26 +111,34 @@ def test_what_has_them_itself_is_left_as_it_is():
     assert left == [f64]
 
 
-@pytest.mark.parametrize(("name", "fused"), [("PYTHON", True), ("LLVM", True), ("VULKAN", None)])
-def test_a_launch_tells_whether_fma_rounds_once(name, fused):
-    if name not in ["PYTHON", *there(name)]:
+@pytest.mark.parametrize("code", probe.CODES)
+@pytest.mark.parametrize("name", ["LLVM", "VULKAN"])
+def test_launches_tell_which_operations_are_exact(name, code):
+    if name not in there(name):
         pytest.skip(f"no {name} here")
     device = hcq.Device[name]
+    if name == "VULKAN" and "llvmpipe" not in device.kernel_target:
+        pytest.skip("what a GPU has is not known beforehand")
+    lacks = name == "VULKAN" and code == "fma"
     with hcq.capture() as graph:  # which is not told of it
         for type_ in (f32, f64):
-            found = probe.rounds_once(device, type_)
-            assert found == fused or (fused is None and found == ("llvmpipe" not in device.kernel_target))
+            assert probe.is_exact(device, code, type_) != lacks or (
+                name == "VULKAN" and not device.is_cpu_implementation
+            )
     assert len(graph.nodes) == 0
 
 
-def test_a_device_is_asked_once_and_only_for_kernels_that_depend_on_it(monkeypatch):
+def test_a_device_is_asked_once_and_only_for_what_a_kernel_has(monkeypatch):
     class Device:
-        kernel_target = "rte32"
+        kernel_target = "rte32 div32"
 
     asked = []
-    monkeypatch.setattr(probe, "rounds_once", lambda device, element: asked.append(element) or element is f32)
-    device, plain, fusing = Device(), Maker("f", out=pointer(f32)), Maker("g", out=pointer(f32))
-    x = fusing.b.load(fusing["out"], fusing.const(0))
-    fusing.b.store(fusing["out"], fusing.const(0), fusing.b.op("fma", (x, x, x), (f32,)).result)
-    assert probe.target(device, plain.end()) == "rte32" and not asked
-    assert [probe.target(device, fusing.function) for _ in range(2)] == ["rte32 fma32"] * 2 and asked == [f32, f64]
+    monkeypatch.setattr(probe, "is_exact", lambda device, code, element: asked.append((code, element)) or code == "fma")
+    device, plain, more = Device(), Maker("f", out=pointer(f32)), Maker("g", out=pointer(f32))
+    x = more.b.load(more["out"], more.const(0))
+    for code in ("fma", "div", "sqrt"):
+        count = {"fma": 3, "div": 2, "sqrt": 1}[code]
+        more.b.store(more["out"], more.const(0), more.b.op(code, (x,) * count, (f32,)).result)
+    assert probe.target(device, plain.end()) == "rte32 div32" and not asked
+    assert [probe.target(device, more.function) for _ in range(2)] == ["rte32 div32 fma32"] * 2
+    assert sorted(asked, key=str) == [("fma", f32), ("sqrt", f32)]

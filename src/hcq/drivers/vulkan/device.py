@@ -161,7 +161,7 @@ def _target(facts: dict[str, Any]) -> str:
     if "mesa" in facts["driver_info"].lower():
         words.append("mesa")
     if facts["driver"] == "llvmpipe":
-        words.append("llvmpipe")
+        words += ["llvmpipe", "div32", "div64", "sqrt32", "sqrt64"]
     return " ".join(words)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from hcq.errors import CompileError
 from hcq.kernels import types
 from hcq.kernels.accesses import access_words
-from hcq.kernels.lower import fused, indices, remainder, subgroups
+from hcq.kernels.lower import fused, indices, quotient, remainder, subgroups
 from hcq.kernels.lower.names import entry_name
 from hcq.kernels.lower.spirv_arguments import Arguments
 from hcq.kernels.lower.spirv_codes import BUILTINS
@@ -38,13 +38,13 @@ _GROUP: Final = 2  # the scope of a work-group
 def write(function: Function, target: str | None = None) -> bytes:
     """The module of one kernel. `target` are the words that docs/design/spirv.md lists: what the device has."""
     words = frozenset((target if target is not None else DEFAULT).split())
-    function = remainder.expand(subgroups.expand(function, apart=False))
+    function = quotient.expand(remainder.expand(subgroups.expand(function, apart=False)), words)
     if "fma32" not in words:
         function = fused.expand(function, (types.f32,))
     return Writer(function, words).module()
 
 
-DEFAULT: Final = "nan32 nan64 rte32 rte64"
+DEFAULT: Final = "nan32 nan64 rte32 rte64 div32 div64 sqrt32 sqrt64"
 """What is taken to be there where no device is named."""
 
 WORDS: Final = frozenset(DEFAULT.split()) | {
