@@ -66,6 +66,24 @@ def group_sums(out: hcq.ptr, a: hcq.ptr, b: hcq.ptr, n: hcq.i32):
 
 
 @hcq.kernel
+def walks(out: hcq.ptr, a: hcq.ptr, b: hcq.ptr, n: hcq.i32):
+    """Pointers that depend on conditions, go round in a loop, change places; what lives from barrier to barrier."""
+    here, there = hcq.local(a.dtype, 64), hcq.local(a.dtype, 64)
+    me, i = hcq.local_id(0), min(hcq.global_id(0), n - 1)
+    p = a if i % 3 == 0 else b
+    here[me] = p[i]
+    own = a[i]
+    for _ in range(3):
+        hcq.barrier()
+        there[me] = here[(me + 7) % 64]
+        p = p + 1 if i < n - 4 else a
+        here, there = there, here
+    hcq.barrier()
+    if hcq.global_id(0) < n:
+        out[i] = here[me] if p[0] < own else p[0]
+
+
+@hcq.kernel
 def histogram(counts: hcq.ptr[hcq.u32], values: hcq.ptr[hcq.u32], n: hcq.i32):
     i = hcq.global_id(0)
     if i < n:
@@ -81,6 +99,7 @@ CASES = [
     *(("floats", name) for name in FLOATS),
     *(("functions", name) for name in FLOATS),
     *(("group_sums", name) for name in ("i32", "f16", "f32")),
+    *(("walks", name) for name in ("i16", "f32")),
 ]
 
 
@@ -211,6 +230,27 @@ def test_graphs_know_what_kernels_read_and_write(dev):
     assert after == [[], [], [0, 1]]
     graph.replay().wait()
     assert read(second).tolist() == [1, 2]
+
+
+@promise("portable.accesses")
+@needs("kernels", "queues")
+def test_a_pointer_that_depends_on_a_condition_counts_for_all_that_it_may_point_into(dev):
+    @hcq.kernel
+    def marked(x: hcq.ptr[hcq.i32], y: hcq.ptr[hcq.i32], n: hcq.i32):
+        p = x if n > 0 else y
+        p[0] = n
+
+    @hcq.kernel
+    def copied(out: hcq.ptr[hcq.i32], x: hcq.ptr[hcq.i32]):
+        out[0] = x[0]
+
+    x, y, out = filled(dev, [1]), filled(dev, [2]), empty(dev, 1)
+    with hcq.capture() as graph:
+        marked[1, 1](x, y, 5)
+        copied[1, 1](out, y)
+    assert [[each.index for each in graph.dependencies(node)] for node in graph.nodes] == [[], [0]]
+    graph.replay().wait()
+    assert (read(x).tolist(), read(out).tolist()) == ([5], [2])
 
 
 @promise("portable.errors")
