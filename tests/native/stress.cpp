@@ -3,14 +3,20 @@
 #include <Python.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include "core/device.hpp"
+#include "core/interface.hpp"
 #include "core/lifecycle.hpp"
 #include "core/program.hpp"
 #include "core/queue_list.hpp"
@@ -51,6 +57,112 @@ void run_groups(const Program& program, const uint8_t* kernargs, const uint32_t[
 using namespace hcq;
 
 namespace {
+// An interface whose lanes are threads: it runs commands in order, and calls back when asked to. Programs called "fail"
+// fail while they run, and "refuse" when they are given.
+struct Event {
+  std::mutex lock;
+  Over state = Over::no;
+  Queue* told = nullptr;
+};
+using EventPtr = std::shared_ptr<Event>;
+
+class Lane {
+ public:
+  Lane() : thread_([this] { run(); }) {}
+  ~Lane() {
+    give(nullptr, nullptr);
+    thread_.join();
+  }
+  void give(std::function<bool()> work, EventPtr event) {
+    std::lock_guard<std::mutex> guard(lock_);
+    todo_.emplace_back(std::move(work), std::move(event));
+    more_.notify_one();
+  }
+
+ private:
+  void run() {
+    for (;;) {
+      std::unique_lock<std::mutex> lock(lock_);
+      more_.wait(lock, [this] { return !todo_.empty(); });
+      auto [work, event] = std::move(todo_.front());
+      todo_.pop_front();
+      lock.unlock();
+      if (!event) return;
+      bool well = work();
+      event->lock.lock();
+      event->state = well ? Over::yes : Over::failed;
+      Queue* q = event->told;
+      event->lock.unlock();
+      if (q) commands_over(q);
+    }
+  }
+  std::mutex lock_;
+  std::condition_variable more_;
+  std::deque<std::pair<std::function<bool()>, EventPtr>> todo_;
+  std::thread thread_;
+};
+
+EventPtr& event_of(const Command& command) { return *static_cast<EventPtr*>(command.event); }
+
+bool give(void* lane, std::function<bool()> work, Command* out) {
+  auto* event = new EventPtr(std::make_shared<Event>());
+  out->event = event;
+  static_cast<Lane*>(lane)->give(std::move(work), *event);
+  return true;
+}
+
+const Interface kThreads = {
+    [](void*, std::string*) -> void* { return new Lane; },
+    [](void* lane) { delete static_cast<Lane*>(lane); },
+    [](void* lane, const Program& program, const uint8_t* arguments, const uint32_t groups[3], const uint32_t[3],
+       Command* out, std::string* error) {
+      *error = "refused";
+      if (program.name == "refuse") return false;
+      Work w;
+      std::memcpy(&w, arguments, sizeof w);
+      const Program* p = &program;
+      uint64_t count = groups[0];
+      return give(
+          lane,
+          [=] {
+            if (p->name == "fail") return false;
+            run_groups(*p, reinterpret_cast<const uint8_t*>(&w), nullptr, nullptr, 0, count);
+            return true;
+          },
+          out);
+    },
+    [](void* lane, uint64_t to, uint64_t from, uint64_t bytes, Command* out, std::string*) {
+      return give(
+          lane,
+          [=] {
+            std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+            return true;
+          },
+          out);
+    },
+    [](void*) {},
+    [](const Command& command, std::string* error) {
+      std::lock_guard<std::mutex> guard(event_of(command)->lock);
+      *error = "failed";
+      return event_of(command)->state;
+    },
+    [](const Command&, uint64_t given, uint64_t* start, uint64_t* end) {
+      *start = given;
+      *end = now_ns();
+    },
+    [](const Command& command, Queue* q) {
+      EventPtr event = event_of(command);
+      event->lock.lock();
+      bool over = event->state != Over::no;
+      if (!over) event->told = q;
+      event->lock.unlock();
+      if (over) commands_over(q);  // at once, by the thread that asks
+      return true;
+    },
+    [](const Command& command) { delete static_cast<EventPtr*>(command.event); },
+    [](void*) {},
+};
+
 void publish_exec(Queue* q, Timeline* t, Program* p, uint32_t groups, const Work& w) {
   for (;;) {
     t->lock.lock();
@@ -73,7 +185,7 @@ void publish_exec(Queue* q, Timeline* t, Program* p, uint32_t groups, const Work
   queue_publish(q);
   q->produce.unlock();
   t->lock.unlock();
-  doorbell(q);
+  begin(q);
 }
 
 // Takes the produce lock once `units` fit.
@@ -94,7 +206,7 @@ void publish_wait(Queue* q, Signal* s, uint64_t value) {
   p->value = value;
   queue_publish(q);
   q->produce.unlock();
-  doorbell(q);
+  begin(q);
 }
 
 void publish_copy(Queue* q, Timeline* t, void* dest, const void* source, uint64_t bytes) {
@@ -111,7 +223,7 @@ void publish_copy(Queue* q, Timeline* t, void* dest, const void* source, uint64_
   queue_publish(q);
   q->produce.unlock();
   t->lock.unlock();
-  doorbell(q);
+  begin(q);
 }
 
 // Bound commands: a launch, and a signal whose value every submit patches.
@@ -149,7 +261,7 @@ struct Bound {
     std::memcpy(static_cast<void*>(p + 1), patches, sizeof patches);
     queue_publish(q);
     q->produce.unlock();
-    doorbell(q);
+    begin(q);
   }
 };
 
@@ -182,6 +294,26 @@ void lose_one(unsigned round) {
   signal_release(t);
   run_retired();
 }
+// A device lost by a command that an interface refused, or that failed there: what came before is done, what comes
+// after fails.
+void lose_in_flight(Program* good, Program* bad) {
+  Device* d = device_create("flights");
+  d->interface = &kThreads;
+  d->timeline.signal = signal_create(0);
+  Queue* q = device_queue(d, QueueKind::compute);
+  uint64_t sequence = 0;
+  for (uint64_t i = 0; i < 3; ++i) publish_exec(q, &d->timeline, good, 1, Work{&sequence, i, nullptr});
+  publish_exec(q, &d->timeline, bad, 1, Work{});
+  publish_exec(q, &d->timeline, good, 1, Work{&sequence, 3, nullptr});
+  while (q->has_work()) step(q, true, now_ns() + 20000);
+  const SignalMemory& timeline = *d->timeline.signal->memory;
+  if (sequence < 3 || timeline.value.load() < 3 || signal_reached(timeline, 5) != Reached::failed || !d->fault.load())
+    g_errors.fetch_add(1);
+  Signal* s = d->timeline.signal;
+  device_release(d);
+  signal_release(s);
+  run_retired();
+}
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -210,6 +342,13 @@ int main(int argc, char** argv) {
     devices.push_back(device_create("D" + std::to_string(i)));
     devices[i]->timeline.signal = signal_create(0);
   }
+  devices[1]->interface = &kThreads;
+  Program* bad[2];
+  for (int i = 0; i < 2; ++i) {
+    bad[i] = new Program;
+    bad[i]->name = i ? "fail" : "refuse";
+    bad[i]->kind = EntryKind::elsewhere;
+  }
   std::vector<uint64_t> sequence(kDevices, 0);
   std::vector<std::atomic<uint64_t>> groups(kDevices);
   std::vector<uint64_t> wide_groups(kDevices, 0);
@@ -230,6 +369,7 @@ int main(int argc, char** argv) {
           16, [](void* p, uint64_t i) { static_cast<std::atomic<uint64_t>*>(p)->fetch_add(i); }, &sum);
       if (sum.load() != 120) g_errors.fetch_add(1);
       if (++calls % 16 == 0) lose_one(static_cast<unsigned>(calls));
+      if (calls % 32 == 0) lose_in_flight(step_program, bad[calls / 32 % 2]);
     }
   });
 
