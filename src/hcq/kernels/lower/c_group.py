@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from hcq.kernels.ir import Block, Function, Op, Value
     from hcq.kernels.lower.dialects import Dialect
 
-_MOST: Final = 1536
-"""Bytes an item may keep; 1024 items' lie on a stack of 3 MiB."""
+_MOST: Final = 5 << 19
+"""Bytes on the stack, which has 3 MiB: what up to _ITEMS items keep, and what one has for itself."""
+_ITEMS: Final = 1024
+"""Items of a group at most."""
 _ALIGNED: Final = "__attribute__((aligned(64)))"
 _ALL: Final = "0", "local_size_0"
 """The range of x of a whole row."""
@@ -34,7 +36,7 @@ def write(function: Function, dialect: Dialect) -> str:
     writer = GroupWriter(function, dialect)
     if writer.regions.splits and (writer.regions.group or any(op.code == "barrier" for op in function.walk())):
         text = writer.text()
-        if writer.kept_bytes <= _MOST:
+        if writer.kept_bytes * _ITEMS + writer.own_bytes <= _MOST:
             return text
     return c.write(function, dialect)
 
@@ -47,7 +49,7 @@ class GroupWriter(c.Writer):
         self.regions = Regions(function, self.needs)
         self.pending: list[Op | tuple[list[list[str]], Sequence[Value]]] = []
         self.in_item = False
-        self.kept_bytes = 0
+        self.kept_bytes = self.own_bytes = 0  # of an item: from region to region, and private arrays of one region
         self.number = 0
         self.head: list[str] = []  # what stands at the head of the function: arrays of what is kept
         self.inside: list[Value] = []  # private arrays of the items, each with one region that uses it
@@ -166,6 +168,7 @@ class GroupWriter(c.Writer):
         if len(used) == 1:
             self.names[op.result] = [name]
             self.inside.append(op.result)
+            self.own_bytes += count * element.itemsize
         elif used:
             self.head.append(f"  {stored} {name}[{_items()} * {count}] {_ALIGNED};")
             self.names[op.result] = [f"({name} + {_ITEM} * {count})"]
