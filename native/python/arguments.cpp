@@ -1,4 +1,4 @@
-// Packing of launch arguments (arguments.hpp) and sizes.
+// Packing of launch arguments (arguments.hpp); their sizes: sizes.cpp.
 #include "python/arguments.hpp"
 
 #include <cmath>
@@ -7,6 +7,18 @@
 #include "memory/memory.hpp"
 
 namespace hcq {
+
+bool refuse(const std::string& message) {
+  raise("LaunchError", message);
+  return false;
+}
+
+std::string shown(PyObject* o) {
+  Ref r(PyObject_Repr(o));
+  const char* s = r ? PyUnicode_AsUTF8(r.get()) : nullptr;
+  if (!s) PyErr_Clear();
+  return s ? std::string(s).substr(0, 100) : "?";
+}
 
 namespace {
 const char* kind_name(ParamKind k) {
@@ -65,18 +77,6 @@ std::string where(const Program& program, size_t index) {
 }
 
 std::string counted(size_t n, const char* noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
-
-bool refuse(const std::string& message) {
-  raise("LaunchError", message);
-  return false;
-}
-
-std::string shown(PyObject* o) {
-  Ref r(PyObject_Repr(o));
-  const char* s = r ? PyUnicode_AsUTF8(r.get()) : nullptr;
-  if (!s) PyErr_Clear();
-  return s ? std::string(s).substr(0, 100) : "?";
-}
 
 // Round to nearest even from a double, in one step: by way of a float rounded to odd.
 uint16_t to_bfloat16(double v) {
@@ -395,88 +395,7 @@ bool address_of(const Program& program, Py_ssize_t i, PyObject* o, uint64_t* out
   }
   return parse_u64(PyTuple_GET_ITEM(data, 0), out, "the address of the array");
 }
-
-bool parse_size(PyObject* value, uint64_t* out) {
-  if (PyLong_Check(value)) {
-    int overflow;
-    long long v = PyLong_AsLongLongAndOverflow(value, &overflow);
-    if (overflow || v < 0) return false;
-    *out = static_cast<uint64_t>(v);
-    return true;
-  }
-  if (!PyIndex_Check(value)) return false;
-  Ref n(PyNumber_Index(value));
-  if (!n) {
-    PyErr_Clear();
-    return false;
-  }
-  return parse_size(n.get(), out);
-}
-
-bool parse_sizes(PyObject* value, const uint64_t limits[3], uint32_t out[3], const char* what) {
-  out[0] = out[1] = out[2] = 1;
-  if (!value || value == Py_None) return true;
-  uint64_t v;
-  Ref list(PySequence_Tuple(value));  // a copy of a list: __index__ of an item may change it
-  if (!list) {
-    PyErr_Clear();
-    return refuse(std::string(what) + " must be three whole numbers (x, y, z), got " + shown(value));
-  }
-  Py_ssize_t n = PyTuple_GET_SIZE(list.get());
-  if (n != 3) return refuse(std::string(what) + " must be three whole numbers (x, y, z), got " + shown(value));
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* item = PyTuple_GET_ITEM(list.get(), i);
-    if (!parse_size(item, &v))
-      return refuse(std::string(what) + " must be whole numbers, 0 or more, got " + shown(value));
-    if (v > limits[i])
-      return refuse(std::string(what) + " " + shown(value) + " is more than the device's limit (" +
-                    std::to_string(limits[i]) + " in dimension " + std::to_string(i) + ")");
-    out[i] = static_cast<uint32_t>(v);
-  }
-  return true;
-}
 }  // namespace
-
-bool parse_groups(PyObject* value, const Limits& limits, uint32_t out[3]) {
-  return parse_sizes(value, limits.groups, out, "global_size");
-}
-
-bool parse_items(PyObject* value, const Limits& limits, uint32_t out[3]) {
-  if (!parse_sizes(value, limits.items, out, "local_size")) return false;
-  uint64_t total = static_cast<uint64_t>(out[0]) * out[1] * out[2];
-  if (total == 0)
-    return refuse("local_size has an empty dimension: a group has at least one item, got " + shown(value));
-  if (total > limits.group_items)
-    return refuse("local_size " + shown(value) + " is " + std::to_string(total) + " items, the device's limit is " +
-                  std::to_string(limits.group_items));
-  return true;
-}
-
-bool check_sizes(const Program& program, const uint32_t groups[3], const uint32_t items[3]) {
-  if (program.kind == EntryKind::plain || program.kind == EntryKind::packed) {
-    for (int i = 0; i < 3; ++i)
-      if (groups[i] > 1 || items[i] > 1)
-        return refuse(program.name +
-                      " is a plain function, which runs once: sizes must be (1, 1, 1); write a grid kernel for more");
-  }
-  if (program.kind == EntryKind::elsewhere) {
-    uint64_t product = static_cast<uint64_t>(items[0]) * items[1] * items[2];
-    auto dims = [](const uint32_t sizes[3]) {
-      return "(" + std::to_string(sizes[0]) + ", " + std::to_string(sizes[1]) + ", " + std::to_string(sizes[2]) + ")";
-    };
-    if (program.wanted_items[0] && std::memcmp(program.wanted_items, items, sizeof program.wanted_items) != 0)
-      return refuse(program.name + " is compiled for groups of " + dims(program.wanted_items) + ", and " + dims(items) +
-                    " are given");
-    if (product > program.most_items)
-      return refuse(program.name + ": a group of " + dims(items) + "; this kernel takes " +
-                    std::to_string(program.most_items) + " work-items at most");
-  }
-  // Products of three 31-bit counts can pass 64 bits.
-  unsigned __int128 total = static_cast<unsigned __int128>(groups[0]) * groups[1] * groups[2];
-  if (total > (1ull << 48))
-    return refuse("global_size has " + std::to_string(static_cast<double>(total)) + " groups, the limit is 2^48");
-  return true;
-}
 
 bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t count, PyObject* vals,
                     Arguments* out) {

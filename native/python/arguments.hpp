@@ -1,4 +1,4 @@
-// From Python's arguments to kernargs: buffers, values and sizes, checked against what the library recorded.
+// From Python's arguments to kernargs: buffers and values, checked against what the library recorded.
 #pragma once
 #include "core/program.hpp"
 #include "python/common.hpp"
@@ -26,5 +26,9 @@ struct PackedValue {
 };
 // Packs the value at `position` (behind `buffers` buffers) of a launch; LaunchError as pack_arguments.
 bool pack_value(const Program& program, size_t buffers, size_t position, PyObject* value, PackedValue* out);
+
+// For messages: raises LaunchError and returns false; the repr of an object, cut short.
+bool refuse(const std::string& message);
+std::string shown(PyObject*);
 
 }  // namespace hcq
