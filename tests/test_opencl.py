@@ -188,10 +188,25 @@ def test_copies_work_where_the_host_does_not_reach_the_memory(gpu, monkeypatch):
     assert not hasattr(a.allocator, "as_buffer")
     hcq.copy(b, a)
     assert (b.numpy() == given).all()
+    with hcq.capture() as graph:
+        hcq.copy(b, a)
+    b.fill(0)
+    graph.replay().wait()
+    assert (b.numpy() == given).all()
+    for other in ("GPU:1", "LLVM"):  # by way of the host
+        try:
+            c = hcq.zeros(given.size, hcq.dtypes.uint8, other)
+        except DeviceUnavailable:
+            continue
+        hcq.copy(c, a)
+        assert (c.numpy() == given).all()
+        del c
     part = b.view(1000, hcq.dtypes.uint8, 333).ensure_allocated()
     assert (part.numpy() == given[333:1333]).all()
-    del a, b, part
+    del a, b, part, graph
     hcq.Device.close("GPU")
+    if "GPU:1" in hcq.Device._opened:
+        hcq.Device.close("GPU:1")
 
 
 @pytest.mark.parametrize("shift", [-3, 0, 1, 40])

@@ -169,7 +169,8 @@ class Recorder(watch.Observer):
             lane.pass_by(node)
 
     def _copy(self, here: Any, to: Any, dest: Any, src: Any, dest_at: Any, src_at: Any, nbytes: int) -> bool:
-        here.allocator.map(dest_at)
+        if to is not here:
+            here.allocator.map(dest_at)
         name = f"{here.dname} -> {to.dname}"
         at, end = dest_at.va_addr, dest_at.va_addr + nbytes
         if (

@@ -91,7 +91,10 @@ def _on_devices(dest: Buffer, src: Buffer, stream: Any) -> bool:
             to.map(src._buf)
         except (ValueError, NotImplementedError):  # memory that this device can't reach
             return False
-    to.transfer(dest._buf, src._buf, src.nbytes, **devices)
+    try:
+        to.transfer(dest._buf, src._buf, src.nbytes, **devices)
+    except NotImplementedError:  # devices of one kind that don't reach each other's memory: nothing was queued
+        return False
     return True
 
 
