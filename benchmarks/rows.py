@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks import operations
+from benchmarks import drivers, operations
 from benchmarks.row import KIB, MIB, STATED, Budget, Entry, Row
 
 
@@ -754,6 +754,7 @@ ROWS: tuple[Row, ...] = (
         heavy=True,
     ),
     *operations.ROWS,
+    *drivers.ROWS,
     *client("CLANG"),
     *client("LLVM"),
     Row(

@@ -432,6 +432,55 @@ def test_a_view_of_the_memory_outlives_the_device(fresh):
     assert _native.vulkan_alive()["device"] == others
 
 
+def test_a_device_may_be_closed_while_others_submit(vulkan):
+    hcq.Device.close("VULKAN")
+    errors = []
+
+    def work(device, queue):
+        try:
+            while True:
+                queue.submit(device)
+                device.synchronize()
+        except (RuntimeError, DeviceLost) as error:
+            errors.append(str(error))
+
+    for _ in range(5):
+        device = hcq.Device["VULKAN"]
+        signals = [device.signal_t() for _ in range(3)]
+        queues = [device.hw_compute_queue_t().timestamp(each) for each in signals]
+        threads = [threading.Thread(target=work, args=(device, queue)) for queue in queues]
+        for each in threads:
+            each.start()
+        time.sleep(0.005)
+        device.close()
+        for each in threads:
+            each.join(60)
+            assert not each.is_alive()
+    assert len(errors) == 15 and all("closed" in error for error in errors)
+    assert _native.vulkan_alive()["device"] == 0
+
+
+def test_a_forked_child_ends_in_silence(vulkan):
+    code = """
+    import os, sys
+    import hcq
+    out = hcq.zeros(4, hcq.i32, "VULKAN")
+    hcq.ops.add(out, 1, out=out)
+    child = os.fork()
+    if child == 0:
+        sys.exit(3)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), out.numpy())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (done.stdout.strip(), done.stderr) == ("3 [1 1 1 1]", "")
+
+
 def test_nothing_is_left_of_closed_devices(vulkan):
     hcq.Device.close("VULKAN")
     source = scale.source("spirv")

@@ -12,6 +12,7 @@ import files
 import graphs  # noqa: F401  its benches are this worker's
 import kernels
 import portable  # noqa: F401  as above
+import vulkan  # noqa: F401  as above
 import weights
 from serve import (
     VERSIONS,

@@ -219,6 +219,44 @@ def wake(n: int, pause: float) -> float:
     return float(library().raw_wake(n, int(pause * 1e6))) / n / 1e9
 
 
+@lru_cache
+def vulkan() -> ctypes.CDLL:
+    """Vulkan's own calls, with hcq's declarations of them, and hcq's kernel that adds 1."""
+    native, path = SOURCES.parent.parent / "native", SCRATCH / "raw_vulkan.so"
+    parts = [native / "vulkan" / f"{name}.cpp" for name in ("loader", "context", "memory", "pipeline")]
+    command = ["g++", "-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{native}"]
+    sources = [SOURCES / "vulkan.cpp", *parts, native / "core" / "base.cpp"]
+    if shutil.which("g++") is None:
+        raise Missing("no C++ compiler")
+    done = subprocess.run(
+        [*command, *map(str, sources), "-ldl", "-o", str(path)], check=False, capture_output=True, timeout=300
+    )
+    if done.returncode:
+        raise Missing(f"raw/vulkan.cpp does not compile: {done.stderr.decode()[-300:]}")
+    from vulkan import bump
+
+    lib = ctypes.CDLL(str(path))
+    lib.raw_vulkan_launch.restype, lib.raw_vulkan_launch.argtypes = (
+        ctypes.c_uint64,
+        (ctypes.c_uint64, *[ctypes.c_int] * 2),
+    )
+    lib.raw_vulkan_open.restype = ctypes.c_uint64
+    lib.raw_vulkan_open.argtypes = (ctypes.c_char_p, ctypes.c_uint64, ctypes.c_char_p)
+    module = bump.source("spirv")
+    if lib.raw_vulkan_open(module, len(module), b"bump"):
+        raise Missing("no Vulkan device")
+    return lib
+
+
+@bench
+def vulkan_calls(n: int, waits: bool, once: bool) -> float:
+    lib = vulkan()
+    before = lib.raw_vulkan_result()
+    took = lib.raw_vulkan_launch(n, int(once), int(waits))
+    expect("launches that ran", lib.raw_vulkan_result() - before, n)
+    return float(took) / n / 1e9
+
+
 @bench
 def round_trip(n: int, spins: bool) -> float:
     return float(library().raw_round_trip(n, int(spins))) / n / 1e9

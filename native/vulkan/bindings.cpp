@@ -197,10 +197,14 @@ class Device {
         return -1;
       }
     };
-    queue_ = without_gil([&] { return new Queue(context_, std::move(listener)); });
+    queue_ = without_gil([&] { return std::make_shared<Queue>(context_, std::move(listener)); });
   }
   ~Device() {
-    if (context_ && context_->generation == g_generation) close();  // else its threads are another process's
+    if (!context_ || context_->generation == g_generation) {
+      if (context_) close();
+      return;
+    }
+    new std::shared_ptr<Queue>(std::move(queue_));  // its threads are another process's: leaked
   }
   Device(const Device&) = delete;
 
@@ -209,7 +213,10 @@ class Device {
       raise_forked(context_->generation, "this device");
       throw nb::python_error();
     }
-    if (context_->closed()) throw nb::value_error("the device is closed");
+    if (context_->closed()) {
+      PyErr_SetString(PyExc_RuntimeError, "the device is closed");
+      throw nb::python_error();
+    }
     return *context_;
   }
   std::shared_ptr<Context> shared() const { return context(), context_; }
@@ -222,29 +229,39 @@ class Device {
   }
   bool submit(unsigned lane, std::shared_ptr<Commands> commands) const {
     context();
+    auto queue = queue_;  // another thread may close the device meanwhile
     if (lane > 1) throw nb::value_error("lanes are 0 and 1");
     return without_gil([&] {
       try {
-        return queue_->submit(lane, std::move(commands));
+        return queue->submit(lane, std::move(commands));
       } catch (const Failure&) {
         context_->lost.store(true);
         throw;
       }
     });
   }
+  void help(nb::handle signal, uint64_t value) const {
+    Signal* found = signal_of(signal.ptr());
+    if (!found) throw nb::python_error();
+    if (auto queue = context_->usable() ? queue_ : nullptr) without_gil([&] { queue->help(found->memory, value); });
+  }
   void give_up() const {
-    if (context_->usable() && queue_) without_gil([&] { queue_->give_up(); });
+    if (auto queue = context_->usable() ? queue_ : nullptr)
+      without_gil([&] {
+        context_->lost.store(true);
+        queue->give_up();
+      });
   }
   void stop() const {
-    if (context_->usable() && queue_) without_gil([&] { queue_->end_threads(); });
+    if (auto queue = context_->usable() ? queue_ : nullptr) without_gil([&] { queue->end_threads(); });
   }
   void close() {
     if (context_->generation != g_generation) return;
+    auto queue = std::move(queue_);
     without_gil([&] {
-      if (queue_) queue_->stop();
+      if (queue) queue->stop();
       context_->close();
-      delete queue_;
-      queue_ = nullptr;
+      queue.reset();
     });
     lost_ = failed_ = nb::none();
   }
@@ -252,7 +269,7 @@ class Device {
  private:
   std::shared_ptr<Context> context_;
   nb::object lost_, failed_;
-  Queue* queue_ = nullptr;
+  std::shared_ptr<Queue> queue_;
 };
 
 // Keeps the memory of a device where it is.
@@ -315,6 +332,8 @@ void bind(nb::module_& m) {
           [](const Device& d, unsigned lane, nb::list words) { return d.submit(lane, commands_of(words, false)); },
           nb::arg("lane"), nb::arg("words"), "Queue commands; False: no room. Raises where the device fails.")
       .def("submit_bound", &Device::submit, nb::arg("lane"), nb::arg("commands"))
+      .def("help", &Device::help, nb::arg("signal"), nb::arg("value"),
+           "Before waiting for a signal: wait for the work that is to set it, for a moment.")
       .def("module", module_of, nb::arg("words"))
       .def("give_up", &Device::give_up, "End the threads: the device is lost.")
       .def("stop", &Device::stop, "End the threads and wait for them; all else stays.")

@@ -12,6 +12,7 @@ namespace {
 constexpr size_t kMostPending = 2048;       // batches on the device: more wait with who submits
 constexpr size_t kMostTodo = 1 << 16;       // submits behind a wait
 constexpr uint64_t kLook = 20'000'000;      // ns: how often who sleeps looks whether it should end
+constexpr int kMostLooks = 250;             // 5 s
 constexpr uint64_t kLookAgain = 1'000'000;  // the same where nobody would wake it
 
 std::string in_words(const Command& command) {
@@ -241,13 +242,8 @@ void Queue::settle(unsigned) {
     uint64_t number = pending_.front().number;
     std::string command = pending_.front().last;
     guard.unlock();
-    auto wait = make<SemaphoreWaitInfo>(kSemaphoreWaitInfo);
-    wait.count = 1;
-    wait.semaphores = &semaphore_;
-    wait.values = &number;
-    int32_t result = context_->call.WaitSemaphores(context_->device, &wait, kLook);
     uint64_t reached = 0;
-    if (result == kSuccess) result = context_->call.GetSemaphoreCounterValue(context_->device, semaphore_, &reached);
+    int32_t result = wait(number, &reached);
     if (result == kTimeout) {
       guard.lock();
       continue;
@@ -255,16 +251,52 @@ void Queue::settle(unsigned) {
     try {
       check("vkWaitSemaphores", result);
       guard.lock();
-      while (!pending_.empty() && pending_.front().number <= reached) {
-        settle_batch(pending_.front());
-        pending_.pop_front();
-      }
+      settle_until(reached);
     } catch (const Failure& failure) {
       if (guard.owns_lock()) guard.unlock();
       return fail(failure, command);
     }
-    changed_.notify_all();
   }
+}
+
+void Queue::help(SignalMemory* signal, uint64_t value) {
+  uint64_t number = 0, reached = 0;
+  {
+    std::lock_guard<std::mutex> guard(lock_);
+    auto found = promises_.find(signal);
+    if (found == promises_.end() || found->second.first < value || stopping_.load()) return;
+    number = found->second.second;
+    ++helpers_;
+  }
+  bool over = wait(number, &reached) == kSuccess;  // else the settling thread tells what is wrong
+  std::unique_lock<std::mutex> guard(lock_);
+  --helpers_;
+  try {
+    settle_until(over && !stopping_.load() ? reached : 0);
+  } catch (const Failure& failure) {
+    guard.unlock();
+    fail(failure, "timestamp");
+  }
+}
+
+// For a while; kTimeout where the device has not come so far.
+int32_t Queue::wait(uint64_t number, uint64_t* reached) {
+  auto info = make<SemaphoreWaitInfo>(kSemaphoreWaitInfo);
+  info.count = 1;
+  info.semaphores = &semaphore_;
+  info.values = &number;
+  int32_t result = context_->call.WaitSemaphores(context_->device, &info, kLook);
+  if (result != kSuccess) return result;
+  return context_->call.GetSemaphoreCounterValue(context_->device, semaphore_, reached);
+}
+
+// Under lock_.
+void Queue::settle_until(uint64_t reached) {
+  while (!pending_.empty() && pending_.front().number <= reached) {
+    settle_batch(pending_.front());
+    pending_.pop_front();
+  }
+  changed_.notify_all();
 }
 
 // Under lock_. Signals come last, in order: once one is set, what it tells of may be freed.
@@ -312,8 +344,15 @@ void Queue::end_threads() {
 void Queue::stop() {
   if (!context_->usable() || !semaphore_) return;
   end_threads();
-  std::lock_guard<std::mutex> guard(lock_);
+  // Who submits or helps meanwhile, in other threads, leaves; nobody comes in any more, and no thread is started.
+  for (Lane& lane : lanes_) std::lock_guard<std::mutex> passed(lane.lock);
+  end_threads();
+  std::unique_lock<std::mutex> guard(lock_);
+  while (helpers_) changed_.wait_for(guard, std::chrono::nanoseconds(kLook));
   uint64_t reached = 0;
+  if (!context_->lost.load())  // what was given meanwhile ends soon
+    for (int n = 0; n < kMostLooks && wait(given_, &reached) == kTimeout; ++n) {
+    }
   int32_t result = context_->call.GetSemaphoreCounterValue(context_->device, semaphore_, &reached);
   // A device that failed runs nothing any more; one on which a command still runs can't be taken down.
   if (result == kSuccess && reached < given_) {

@@ -52,6 +52,9 @@ class Queue {
   // Gives the commands to the device, or to the lane's thread where they wait for something. False: there is no room.
   // Throws Failure. Without the GIL.
   bool submit(unsigned lane, std::shared_ptr<Commands> commands);
+  // For a thread that waits for a signal: where work under way is to set it, waits for that, for a while, and sets what
+  // is due itself, instead of being woken by the thread that does. Without the GIL.
+  void help(SignalMemory* signal, uint64_t value);
   // The device is lost, or goes: threads end.
   void give_up();
   void end_threads();
@@ -67,6 +70,8 @@ class Queue {
   bool wait_over(Lane& lane, Job& job);
   bool drained(Lane& lane);
   void settle(unsigned);
+  int32_t wait(uint64_t number, uint64_t* reached);
+  void settle_until(uint64_t reached);
   void settle_batch(Batch& batch);
   void fail(const Failure& failure, const std::string& command);
 
@@ -81,6 +86,7 @@ class Queue {
   std::condition_variable changed_;
   std::deque<Batch> pending_;
   uint64_t given_ = 0, over_ = 0;
+  unsigned helpers_ = 0;  // threads that wait for the semaphore beside the settling one
   // The newest value that pending work sets a signal to, and the batch that does.
   std::unordered_map<SignalMemory*, std::pair<uint64_t, uint64_t>> promises_;
   std::thread settler_;

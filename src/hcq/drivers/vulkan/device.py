@@ -18,7 +18,6 @@ from hcq.drivers.vulkan.queue import VulkanComputeQueue, VulkanCopyQueue, Vulkan
 from hcq.errors import DeviceLost, DeviceUnavailable
 from hcq.queues import faults
 from hcq.queues.device import HCQCompiled
-from hcq.runtime import process
 from hcq.runtime.compiled import DeviceLimits
 
 if TYPE_CHECKING:
@@ -82,18 +81,30 @@ class VulkanDevice(HCQCompiled):
         except (RuntimeError, MemoryError) as error:
             raise self._refused(error) from error
 
+    def wait_for(self, pairs: Iterable[tuple[Any, int]]) -> None:
+        """As the base's; where the device is at the work that sets a signal, this thread sees it to be over itself."""
+        waited = list(pairs)
+        for signal, value in waited:
+            if signal.value < value:
+                self.native.help(signal, value)
+        super().wait_for(waited)
+
     def lose(self, cause: BaseException | str, command: str | None = None) -> None:
         """As the base's; the threads that feed the device end."""
         super().lose(cause, command)
         self.native.give_up()
 
     def _refused(self, error: BaseException) -> BaseException:
+        if self.closed:
+            return error
         self.lose(error, "submit")
         return faults.again(self.lost) if self.lost is not None else error
 
     def _close(self) -> None:
         super()._close()
         self.native.close()
+        if self._unfinished():  # other threads' submits, in the midst of closing: nobody is to wait for them
+            super().lose("the device was closed before it was done")
         _open.discard(self)
 
     def _info(self) -> Mapping[str, object]:
@@ -171,8 +182,8 @@ def _leave() -> None:
     # time to finish; whatever is wrong with it is nobody's concern any more.
     deadline = time.monotonic() + _LEAVE_SECONDS
     for device in list(_open):
-        if device.closed or device._generation != process.generation:
-            continue
+        if type(device)._inherited or device.closed:
+            continue  # a parent's, or none any more
         for signal, value in device._unfinished():
             try:
                 signal.wait(value, max(0.0, deadline - time.monotonic()) * 1000)
