@@ -36,8 +36,8 @@ enum RecordFlags : uint8_t {
 struct Record {
   uint64_t start, end;  // ns on CLOCK_MONOTONIC
   uint64_t submit;      // `record` of the packet, or of the submit, with its line; 0: none
-  uint64_t signal;      // id; copies that set none: the destination
-  uint64_t value;       // of the signal; copies that set none: the source
+  uint64_t signal;      // id; copies that set none: the destination; memory: where that lay that went, or 0
+  uint64_t value;       // of the signal; copies that set none: the source; memory: the end of what went
   uint64_t what;        // exec: program id; copies, memory: bytes; submit, launches: queue id
   uint64_t extra;       // exec: groups << 16 | items a group; label; memory, submit, launches: how many
   uint32_t track;       // where it happened (RecordTrack)
@@ -124,7 +124,10 @@ struct DeviceTrack {                                        // of one device, ke
   uint64_t session = 0;
   uint32_t track = 0;
 };
-void record_memory(uint64_t session, DeviceTrack& at, const char* device, uint64_t bytes, uint64_t count);
+// What is live there now; `first` and `last`: of a buffer in memory with addresses that has just gone, whose copies are
+// named by them.
+void record_memory(uint64_t session, DeviceTrack& at, const char* device, uint64_t bytes, uint64_t count,
+                   uint64_t first = 0, uint64_t last = 0);
 
 // A stretch of the calling thread's, from its making to its end; nothing when nobody records. With the GIL.
 class HostSpan {

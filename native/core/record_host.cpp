@@ -128,7 +128,8 @@ void record_launched(uint64_t submit) {
   b.end = now_ns();
 }
 
-void record_memory(uint64_t session, DeviceTrack& at, const char* device, uint64_t bytes, uint64_t count) {
+void record_memory(uint64_t session, DeviceTrack& at, const char* device, uint64_t bytes, uint64_t count,
+                   uint64_t first, uint64_t last) {
   if (at.session != session) {
     at.track = record_track(session, RecordTrack{TrackKind::device, device, "", 0});
     at.session = session;
@@ -138,6 +139,8 @@ void record_memory(uint64_t session, DeviceTrack& at, const char* device, uint64
   r.start = r.end = now_ns();
   r.what = bytes;
   r.extra = count;
+  r.signal = first;
+  r.value = last;
   r.track = at.track;
   write(my_lane(), session, r, false);
 }

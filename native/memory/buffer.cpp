@@ -468,7 +468,7 @@ void buffer_release(BufferObject* self) {
   if (self->generation != g_generation && !self->survives_fork) return;  // inherited: left to the parent
   if (self->owned) {
     record_dead(self->record, self->nbytes);
-    trace_memory(self->record);
+    trace_memory(self->record, buf);
     release_memory(allocator, buf, self->nbytes, self->options ? self->options : Py_None);
     Py_DECREF(buf);
   } else {

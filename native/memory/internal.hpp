@@ -26,14 +26,19 @@ inline void record_dead(DeviceRecord* record, uint64_t bytes) {
   --record->live_count;
 }
 
-// The counter of a device in the trace of whoever profiles. With the GIL, as the counters.
-inline void trace_memory(DeviceRecord* record) {
+// The counter of a device in the trace of whoever profiles; `gone` is the handle of a buffer that has just been let go
+// of. With the GIL, as the counters.
+inline void trace_memory(DeviceRecord* record, PyObject* gone = nullptr) {
   uint64_t session = recording();
   if (__builtin_expect(session == 0, 1) || !record->name) return;
-  if (const char* name = PyUnicode_AsUTF8(record->name))
-    record_memory(session, record->recorded, name, record->live_bytes, record->live_count);
-  else
-    PyErr_Clear();
+  const char* name = PyUnicode_AsUTF8(record->name);
+  if (!name) return PyErr_Clear();
+  uint64_t first = 0, size = 0;
+  if (gone && hcq_buffer_check(gone)) {
+    first = reinterpret_cast<HCQBufferObject*>(gone)->va_addr;
+    size = reinterpret_cast<HCQBufferObject*>(gone)->size;
+  }
+  record_memory(session, record->recorded, name, record->live_bytes, record->live_count, first, first + size);
 }
 
 // The exception that is set in this thread, taken away and normalised: new reference, null where there is none.

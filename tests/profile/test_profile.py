@@ -62,6 +62,23 @@ def test_explicit_queues_are_recorded_bound_ones_too_and_copies_named_by_their_a
     assert submits["submit"] == 5
 
 
+def test_copies_between_buffers_that_lived_in_the_profile_alone_are_named_by_their_devices(clang):
+    other = hcq.Device["CLANG:1"]
+    with hcq.profile() as p:
+        for _ in range(3):
+            a, b = buffer(), buffer("CLANG:1")
+            clang.hw_copy_queue_t().copy(b._buf.va_addr, a._buf.va_addr, 4096).submit(clang)
+            clang.synchronize()
+            del a, b
+            other.synchronize()
+            b, a = buffer("CLANG:1"), buffer()  # the other way round, most likely in the same memory
+            clang.hw_copy_queue_t().copy(a._buf.va_addr, b._buf.va_addr, 4096).submit(clang)
+            clang.synchronize()
+            del a, b
+    copies = [span.name for span in sorted(of(p, "copy"), key=lambda span: span.start) if span.nbytes == 4096]
+    assert [name for name in copies if "CPU" not in name] == ["CLANG -> CLANG:1", "CLANG:1 -> CLANG"] * 3
+
+
 def test_replays_of_a_graph_are_recorded_command_by_command(clang):
     a, b = buffer(), buffer("CLANG:1")
     one, two = clang.program("one", C), hcq.Device["CLANG:1"].program("two", C)

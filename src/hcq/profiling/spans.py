@@ -108,13 +108,34 @@ def from_native(
     thread_names: Mapping[int, str],
     owner_of: Callable[[int], str | None],
 ) -> Recorded:
-    """Read a snapshot of native records. `owner_of` says which device's memory an address is of."""
+    """Read a snapshot of native records. `owner_of` says which device's memory an address is of by now, or was when the
+    profile began."""
     data, tracks, programs, labels, dropped = snapshot
     into = Recorded(dropped=dropped)
-    reader = _Reader(into, tracks, programs, labels, thread_names, owner_of)
-    for entry in map(Entry._make, numpy.frombuffer(data, DTYPE).tolist()):
+    entries = numpy.frombuffer(data, DTYPE)
+    gone = _Gone(entries[(entries["kind"] == MEMORY) & (entries["value"] > entries["signal"])], tracks)
+    reader = _Reader(into, tracks, programs, labels, thread_names, lambda at, time: gone.owner(at, time, owner_of))
+    for entry in map(Entry._make, entries.tolist()):
         reader.read(entry)
     return into
+
+
+class _Gone:
+    """Buffers that went while the profile was on: whose an address was, at a time."""
+
+    def __init__(self, entries: Any, tracks: Sequence[tuple[int, str, str, int]]) -> None:
+        self._first, self._last, self._time = entries["signal"], entries["value"], entries["start"]
+        self._devices: list[str] = [tracks[track][1] for track in entries["track"].tolist()]
+
+    def owner(self, address: int, time: int, owner_of: Callable[[int], str | None]) -> str | None:
+        """The first that went after that time and had the address; else who has it by now; else the last that went
+        before, since what is queued may outlive its buffers."""
+        where = numpy.flatnonzero((self._first <= address) & (address < self._last))
+        later = where[self._time[where] >= time]
+        if later.size:
+            return self._devices[int(later[self._time[later].argmin()])]
+        owner = owner_of(address)
+        return owner if owner or not where.size else self._devices[int(where[self._time[where].argmax()])]
 
 
 class _Reader:
@@ -125,7 +146,7 @@ class _Reader:
         programs: Mapping[int, str],
         labels: Sequence[str],
         thread_names: Mapping[int, str],
-        owner_of: Callable[[int], str | None],
+        owner_of: Callable[[int, int], str | None],
     ) -> None:
         self.into, self.programs, self.labels, self.owner_of = into, programs, labels, owner_of
         self.devices = [device for _, device, _, _ in tracks]
@@ -165,7 +186,8 @@ class _Reader:
                 elif flags & (WAITS | COMPLETES):
                     name = f"{device} -> {device}"
                 else:
-                    name = f"{self.owner_of(value) or 'CPU'} -> {self.owner_of(signal) or 'CPU'}"
+                    source, dest = self.owner_of(value, start), self.owner_of(signal, start)
+                    name = f"{source or 'CPU'} -> {dest or 'CPU'}"
                 queue = "DMA" if queue == "COMPUTE" else queue
                 span = Span("copy", name, device, queue, start, end, nbytes=what, line=line)
             into.spans.append(span)
