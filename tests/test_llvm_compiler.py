@@ -361,8 +361,12 @@ def test_names_do_not_make_a_module_unusual(compiler):
     module = """
         @gc = global i32 0
         @"asm sideeffect" = global i32 0
+        define internal void @target(ptr %naked.asm) {
+          ret void
+        }
         define void @personality(ptr %acc) {
         succ:
+          call void @target(ptr %acc)
           %vscale = load i32, ptr @gc, !annotation !0
           %i200 = add i32 %vscale, 1
           store i32 %i200, ptr %acc

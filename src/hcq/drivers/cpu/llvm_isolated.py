@@ -26,29 +26,47 @@ _ORDINARY = (
     r"|invariant\.(?:start|end)|assume|expect|experimental\.noalias\.scope\.decl|prefetch|is\.constant|objectsize"
     r"|stacksave|stackrestore|threadlocal\.address|trap|debugtrap|donothing|dbg)\b"
 )
-_NAME = re.compile(r"[%@$][-\w.$]+|^[-\w.$]+:", re.MULTILINE)
-_STRING = re.compile(r'[@%$]?"[^"]*"')
-_WORD = re.compile(r"\w+")
+_NAME = r"[%@$][-\w.$]+"
+# Between words and names stand these; names keep what they begin with, and labels their colon.
+_BETWEEN = "!\"#&'()*+,/;<=>?[\\]^`{|}~"
+_APART = str.maketrans(_BETWEEN, " " * len(_BETWEEN))
 _UNUSUAL = frozenset(
     ("asm", "vscale", "ppc_fp128", "x86_amx", "token", "gc", "personality", "prefix", "prologue", "naked")
     + ("presplitcoroutine", "ifunc", "cc")
 )
 _CONVENTIONS = frozenset(["ccc", "fastcc", "coldcc"])  # of those that end like this
-_UNUSUAL_TYPE = re.compile(r"\btarget\(|\baddrspace\((?![0134]\))")
+_UNUSUAL_TYPE = r"\btarget\(|\baddrspace\((?![0134]\))"
 _WIDEST = 128  # bits of integers that take ordinary time
 
 
 def ordinary(printed: str) -> bool:
     """True if a printed module has nothing that LLVM might stop the process for."""
     bare = "\n".join(line for line in printed.split("\n") if not line.startswith(("!", ";")))
-    if '"' in bare:
-        bare = _STRING.sub("", bare)
+    if '"' in bare:  # what was a name in quotes leaves its sign, which is no word
+        bare = " ".join(bare.split('"')[::2])
     if "@llvm." in bare and not all(
-        re.match(_ORDINARY, name) for name in _NAME.findall(bare) if name.startswith("@llvm.")
+        re.match(_ORDINARY, name) for name in re.findall(_NAME, bare) if name.startswith("@llvm.")
     ):
         return False
-    words = _NAME.sub("", bare)
-    return not _UNUSUAL_TYPE.search(words) and not any(map(_unusual, set(_WORD.findall(words))))
+    if ("target(" in bare or "addrspace(" in bare) and re.search(_UNUSUAL_TYPE, re.sub(_NAME, "", bare)):
+        return False
+    return not any(map(_unusual, _words(bare)))
+
+
+def _words(bare: str) -> set[str]:
+    """The words of a printed module without strings that are neither names nor labels. By hand: most modules are
+    compiled before re would have compiled the patterns."""
+    words: set[str] = set()
+    for token in set(bare.translate(_APART).split()):
+        if token[0] in "%@$" or (token[-1] == ":" and f"\n{token}" in bare):
+            continue
+        if token.isalnum():
+            words.add(token)
+            continue
+        for sign in "%@$":
+            token = token.split(sign, 1)[0]
+        words.update(token.replace("-", " ").replace(".", " ").replace(":", " ").split())
+    return words
 
 
 def _unusual(word: str) -> bool:

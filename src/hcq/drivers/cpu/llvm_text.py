@@ -17,8 +17,8 @@ else:
 
 # Patterns as text: re compiles and keeps them when a kernel first needs them.
 # A global's name, or a string (skipped by whoever asks for names: group 1 is None there).
-_GLOBAL = re.compile(r'"[^"]*"|(@"[^"]*"|@[-\w$.]+)')
-_NEEDS_NO_QUOTES = r"[-a-zA-Z$._][-a-zA-Z$._0-9]*"
+_GLOBAL = r'"[^"]*"|(@"[^"]*"|@[-\w$.]+)'
+_IN_NAMES = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_$."
 _LABEL = r"hcq\.b(\d+):"
 _INSTRUCTION = r"  (?:%hcq\.v(\d+) = )?(?:(?:tail|musttail|notail) )?(\w+)"
 _VALUE = r"%hcq\.v(\d+)"
@@ -76,7 +76,7 @@ class Metadata:
 
 def global_names(text: str) -> set[str]:
     """The globals that a piece of printed IR mentions, as printed; strings are skipped."""
-    return {name for name in _GLOBAL.findall(text) if name}
+    return {name for name in _globals(text) if name}
 
 
 def functions(lines: list[str]) -> list[Function]:
@@ -86,12 +86,21 @@ def functions(lines: list[str]) -> list[Function]:
         if line.startswith("define "):
             first = number
         elif line == "}" and first >= 0:
-            header = _GLOBAL.findall(lines[first])
+            header = _globals(lines[first])
             name = next(n for n in header if n)
             names = global_names("\n".join(lines[first + 1 : number])) | (set(header) - {name, ""})
             found.append(Function(name, first, number, frozenset(names)))
             first = -1
     return found
+
+
+def _globals(text: str) -> list[str]:
+    """The globals that a text mentions, in order, with an empty one for each string."""
+    if '"' in text:
+        return re.findall(_GLOBAL, text)
+    # Most modules have no string here, and are compiled before re would have compiled the pattern.
+    parts = text.split("@")[1:]
+    return [f"@{part[:length]}" for part in parts if (length := len(part) - len(part.lstrip(_IN_NAMES)))]
 
 
 def blocks(lines: list[str]) -> list[list[Instruction]]:
@@ -125,7 +134,7 @@ def _close(result: list[list[Instruction]], texts: list[str]) -> None:
 
 def quoted(name: str) -> str:
     """A global's name as LLVM prints it, with @."""
-    if re.fullmatch(_NEEDS_NO_QUOTES, name):
+    if name and not name[0].isdigit() and not name.lstrip(_IN_NAMES):
         return "@" + name
     escaped = "".join(chr(c) if 32 <= c < 127 and c not in (0x22, 0x5C) else f"\\{c:02X}" for c in name.encode("utf-8"))
     return f'@"{escaped}"'
@@ -170,4 +179,5 @@ def arguments(text: str) -> list[str]:
 
 def highest_metadata(lines: list[str]) -> int:
     """The highest number of a metadata node in a printed module, -1 where it has none."""
-    return max((int(m[1]) for line in lines if (m := re.match(r"!(\d+) = ", line))), default=-1)
+    heads = (line[1:].split(" = ", 1)[0] for line in lines if line.startswith("!") and " = " in line)
+    return max((int(head) for head in heads if head.isdecimal()), default=-1)
