@@ -147,6 +147,25 @@ def test_the_demo_leaves_out_a_device_that_ends_loops_early(vulkan):
         assert "ends loops after 65535 rounds" in _unfit(vulkan)
 
 
+def test_what_a_driver_compiled_is_kept_by_kernel_and_size_of_group(vulkan, monkeypatch, tmp_path):
+    monkeypatch.setenv("HCQ_CACHE_DIR", str(tmp_path / "cache"))
+    make, given = _native.vulkan_pipeline, []
+
+    def pipeline(module, entry, name, items, cached, *rest):
+        given.append((items, bytes(cached)))
+        made, _ = make(module, entry, name, items, b"", *rest)
+        return made, b"what the driver gives out, more than its header " + bytes(items)
+
+    monkeypatch.setattr(_native, "vulkan_pipeline", pipeline)
+    x = hcq.array(np.ones(64, "f4"), "VULKAN")
+    for _ in range(2):
+        program = vulkan.program(NAME, scale.source("spirv"))
+        for items in ((4, 1, 1), (8, 1, 1), (4, 1, 1)):
+            program(x, x, vals=(1.0, 0), local_size=items, wait=True)
+    kept = b"what the driver gives out, more than its header "
+    assert given == [((4, 1, 1), b""), ((8, 1, 1), b""), *(((n, 1, 1), kept + bytes((n, 1, 1))) for n in (4, 8))]
+
+
 def test_glsl_is_compiled_where_there_is_a_compiler(vulkan):
     if shutil.which("glslangValidator") is None:
         with pytest.raises(CompileError, match="glslang-tools"):
