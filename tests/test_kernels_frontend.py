@@ -448,6 +448,28 @@ def pieces(o: hcq.ptr[hcq.f32], n: hcq.i32):
     o[i] = a[2] + a[3] + b[2] + b[3]
 
 
+@hcq.kernel
+def left_behind(o: hcq.ptr[hcq.i32], x: hcq.ptr[hcq.i32], n: hcq.i32):
+    """A pointer and a name of an array that a loop carries, read after it was left at one place."""
+    own, other = hcq.private(hcq.i32, 2), hcq.private(hcq.i32, 2)
+    own[0], other[0] = 5, 6
+    p, name, k = x, own, 0
+    while k < n:
+        p = p + 1
+        name = other
+        k += 1
+    o[0] = p[0]
+    o[1] = name[0]
+    name[0] = 7
+    o[2] = own[0] * 10 + other[0]
+
+
+@pytest.mark.parametrize("n", [0, 3])
+def test_a_pointer_that_a_loop_carries_is_there_after_it(n):
+    x = np.arange(8, dtype=np.int32) * 3
+    assert out(left_behind, x, n, size=3, dtype=np.int32) == ([9, 6, 57] if n else [0, 5, 76])
+
+
 def test_a_pointer_into_private_memory_depends_on_a_condition():
     assert out(pieces, 1, size=4, items=4) == [60, 60, 42, 42]
 

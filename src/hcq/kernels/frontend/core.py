@@ -234,7 +234,7 @@ class Join:
 
     def _pointer(self, name: str, values: Sequence[Any]) -> Any:
         """Pointers into one kind of memory, to one type; arrays stay arrays where their shapes are the same."""
-        if len(values) == 1 and (isinstance(values[0], Array) or _is_outermost(values[0])):
+        if len(values) == 1 and self._is_outermost(values[0]):
             return values[0]
         places = [each.pointer if isinstance(each, Array) else each for each in values]
         if all(is_pointer(each) for each in places):
@@ -254,6 +254,15 @@ class Join:
             f"give {name} its value outside the condition, or make the condition a constant",
             self.core.locate(self.node),
         )
+
+    def _is_outermost(self, value: Any) -> bool:
+        """A parameter or an array, which every block sees; anything that is no value of the kernel."""
+        pointer = value.pointer if isinstance(value, Array) else value
+        if not isinstance(pointer, Value):
+            return True
+        if pointer.op is None:  # or what a loop carries
+            return any(pointer is each for each in self.core.function.parameters)
+        return pointer.op.code in ("local", "private")
 
     def _slot(self, name: str, type_: types.Type, values: Sequence[Any]) -> _Slot:
         self.types.append(type_)
@@ -306,11 +315,6 @@ def _is_plain(value: Any) -> bool:
         or isinstance(value, Weak)
         or (isinstance(value, Value) and not isinstance(value.type, types.Pointer))
     )
-
-
-def _is_outermost(value: Any) -> bool:
-    """A parameter or an array, which every block sees; anything that is no value of the kernel."""
-    return not isinstance(value, Value) or value.op is None
 
 
 def _takes(value: Any, type_: types.Scalar) -> bool:

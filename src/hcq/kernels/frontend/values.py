@@ -98,7 +98,7 @@ def is_dynamic(value: object) -> bool:
     """Whether it is known only when the kernel runs, or has such a part."""
     if isinstance(value, tuple):
         return any(map(is_dynamic, value))
-    return isinstance(value, (Value, Weak))
+    return isinstance(value, (Value, Weak, Array))
 
 
 def same(a: object, b: object) -> bool:
