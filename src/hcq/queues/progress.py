@@ -7,14 +7,17 @@ the process are at (report).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from hcq.runtime import lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NamedTuple
 
     from hcq.queues.lane import Submit
+else:
+    from hcq.runtime.tuples import NamedTuple
 
 _WORK = ("exec", "copy")
 

@@ -5,7 +5,6 @@ What does not live here: which device it is, and whether a driver can use it.
 
 from __future__ import annotations
 
-import glob
 import sys
 
 # Files of kernel drivers by which user space reaches GPUs and accelerators: Linux's own (dri, accel), NVIDIA's, AMD's,
@@ -27,4 +26,6 @@ _FILES = (
 
 def may_have_gpu() -> bool:
     """Whether there may be a GPU or accelerator here: False only on Linux, where none of their files is in /dev."""
+    import glob  # every program imports this module, and few ask
+
     return not sys.platform.startswith("linux") or any(glob.glob(f"/dev/{pattern}") for pattern in _FILES)
