@@ -10,6 +10,7 @@
 #include "cpu/fault.hpp"
 #include "cpu/host.hpp"
 #include "python/common.hpp"
+#include "python/gil.hpp"
 
 namespace nb = nanobind;
 
@@ -43,7 +44,7 @@ class Function {
     const auto* bytes = reinterpret_cast<const uint8_t*>(kernargs.c_str());
     uint64_t group_items = uint64_t{items[0]} * items[1] * items[2];
     if (group_items == 0 || group_items > kMaxItems) throw nb::value_error("a group has 1 to 1024 items");
-    nb::gil_scoped_release released;
+    GilReleased released;
     set_running_device(device.c_str());
     run_groups(*program_, bytes, groups.data(), items.data(), first, end);
     set_running_device(nullptr);
@@ -56,7 +57,7 @@ class Function {
 
 // Loads a shared library for good, without the interpreter's lock, which ctypes holds meanwhile. False: it can't be.
 bool load_shared(const std::string& path) {
-  nb::gil_scoped_release released;
+  GilReleased released;
   return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr;
 }
 

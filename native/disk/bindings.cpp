@@ -13,6 +13,7 @@
 #include "platform/files.hpp"
 #include "platform/platform.hpp"
 #include "python/common.hpp"
+#include "python/gil.hpp"
 
 namespace nb = nanobind;
 
@@ -46,7 +47,7 @@ nb::tuple move(int descriptor, nb::handle buffer, uint64_t offset, bool write) {
   int error;
   uint64_t moved;
   {
-    nb::gil_scoped_release release;
+    GilReleased release;
     moved =
         move_bytes(descriptor, static_cast<uint8_t*>(view.buf), static_cast<uint64_t>(view.len), offset, write, &error);
   }
@@ -78,7 +79,7 @@ nb::tuple scatter(int descriptor, nb::handle into, uint64_t offset) {
   int error = 0;
   uint64_t moved = 0;
   if (right) {
-    nb::gil_scoped_release release;
+    GilReleased release;
     moved = scatter_bytes(descriptor, &memory, offset, &error);
   }
   for (Py_buffer& view : views) PyBuffer_Release(&view);
@@ -92,7 +93,7 @@ nb::tuple scatter(int descriptor, nb::handle into, uint64_t offset) {
 bool help(nb::handle signal, uint64_t value) {
   Signal* s = signal_of(signal.ptr());
   if (!s) throw nb::python_error();
-  nb::gil_scoped_release release;
+  GilReleased release;
   uint64_t until = now_ns() + 10000000;
   Queue* q = s->setter.load(std::memory_order_relaxed);
   if (queue_retain_live(q)) {

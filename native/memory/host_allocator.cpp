@@ -228,11 +228,30 @@ PyObject* host_wrap(PyObject* opaque, uint64_t nbytes) {
   return handle;
 }
 
+namespace {
+// The memory stays while we wait and copy, even if another thread closes the device meanwhile.
+class Kept {
+ public:
+  explicit Kept(HCQBufferObject* handle) : block_(handle->block) {
+    if (block_) block_ref(block_);
+  }
+  ~Kept() {
+    if (block_) block_unref(block_);
+  }
+  Kept(const Kept&) = delete;
+
+ private:
+  Block* block_;
+};
+}  // namespace
+
 int host_copyin(PyObject* self, HCQBufferObject* dest, const void* src, uint64_t size) {
+  Kept kept(dest);
   return copy(self, reinterpret_cast<void*>(dest->va_addr), src, size, true);
 }
 
 int host_copyout(PyObject* self, void* dest, HCQBufferObject* src, uint64_t size) {
+  Kept kept(src);
   return copy(self, dest, reinterpret_cast<const void*>(src->va_addr), size, false);
 }
 

@@ -11,6 +11,7 @@
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "python/common.hpp"
+#include "python/gil.hpp"
 #include "python/watch.hpp"
 
 namespace nb = nanobind;
@@ -46,7 +47,7 @@ void register_async(nb::handle signal, uint64_t value, int descriptor, uint64_t 
 
 // Leaving the interpreter: waits for queued work, at most so long. Returns whether all was done.
 bool drain_all(double seconds) {
-  nb::gil_scoped_release release;
+  GilReleased release;
   uint64_t deadline = now_ns() + static_cast<uint64_t>(seconds * 1e9);
   for (;;) {
     bool work = false;

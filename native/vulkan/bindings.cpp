@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/common.hpp"
+#include "python/gil.hpp"
 #include "vulkan/queue.hpp"
 
 namespace nb = nanobind;
@@ -31,7 +32,7 @@ namespace {
 template <class Work>
 auto without_gil(Work work) {
   try {
-    nb::gil_scoped_release released;
+    GilReleased released;
     return work();
   } catch (const Unavailable& why) {
     raise_unavailable(why);
@@ -174,7 +175,7 @@ class Device {
     lost_ = lost;
     failed_ = failed;
     listener.lost = [this](const std::string& why, const std::string& command) {
-      nb::gil_scoped_acquire gil;
+      GilTaken gil;
       try {
         lost_(why, command);
       } catch (nb::python_error& error) {
@@ -182,7 +183,7 @@ class Device {
       }
     };
     listener.failed = [this](const Commands& commands, size_t at) {
-      nb::gil_scoped_acquire gil;
+      GilTaken gil;
       try {
         nb::list rest;
         for (size_t i = at; i < commands.list.size(); ++i) {
@@ -222,16 +223,28 @@ class Device {
   std::shared_ptr<Context> shared() const { return context(), context_; }
   uint64_t allocate(uint64_t bytes, int use) const {
     Context& c = context();
-    return without_gil([&] { return c.allocate(bytes, static_cast<Use>(use)); });
+    return without_gil([&] {
+      Presence present(c);
+      return c.allocate(bytes, static_cast<Use>(use));
+    });
   }
   void free(uint64_t address) const {
-    if (context_->usable()) without_gil([&] { context_->free(address); });
+    if (context_->usable())
+      without_gil([&] {
+        std::shared_lock<std::shared_mutex> present(context_->presence);
+        context_->free(address);
+      });
   }
   bool submit(unsigned lane, std::shared_ptr<Commands> commands) const {
     context();
     auto queue = queue_;  // another thread may close the device meanwhile
+    if (!queue) {
+      PyErr_SetString(PyExc_RuntimeError, "the device is closed");
+      throw nb::python_error();
+    }
     if (lane > 1) throw nb::value_error("lanes are 0 and 1");
     return without_gil([&] {
+      Presence present(*context_);
       try {
         return queue->submit(lane, std::move(commands));
       } catch (const Failure&) {
@@ -259,7 +272,8 @@ class Device {
     if (context_->generation != g_generation) return;
     auto queue = std::move(queue_);
     without_gil([&] {
-      if (queue) queue->stop();
+      if (queue) queue->stop();  // its threads may be in a call of Python that comes here: present, not closing
+      std::unique_lock<std::shared_mutex> alone(context_->presence);
       context_->close();
       queue.reset();
     });
@@ -325,7 +339,15 @@ void bind(nb::module_& m) {
       .def("allocate", &Device::allocate, nb::arg("bytes"), nb::arg("use"),
            "An address: of the device's own memory (0), the host's (1), or both's (2). MemoryError.")
       .def(
-          "hold", [](const Device& d) { return new Hold(d.shared()); }, "Keeps the memory, beyond closing.")
+          "hold",
+          [](const Device& d) {
+            auto context = d.shared();
+            return without_gil([&] {
+              Presence present(*context);
+              return new Hold(context);
+            });
+          },
+          "Keeps the memory, beyond closing.")
       .def("free", &Device::free, nb::arg("address"))
       .def(
           "submit",

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <shared_mutex>
 
 #include "core/base.hpp"
 #include "vulkan/loader.hpp"
@@ -76,6 +77,10 @@ class Context {
   std::atomic<bool> busy{false};    // closing: work is still on the device
   std::atomic<int32_t> failing{0};  // for tests: what the next submit is answered with
 
+  // Held, shared, by who is in a call that needs the device open; alone by who closes it. Taken without the GIL, before
+  // all other locks.
+  std::shared_mutex presence;
+
   // Memory. Addresses are the device's, for mapped memory of a device that is not unified the host's. Any thread.
   uint64_t allocate(uint64_t size, Use use);  // throws Failure
   void free(uint64_t address);
@@ -111,6 +116,17 @@ class Context {
   std::map<uint64_t, std::unique_ptr<Block>> blocks_;      // by address
   std::map<uint64_t, std::pair<Block*, uint64_t>> taken_;  // allocations by address: block and size
   uint64_t allocated_ = 0;
+};
+
+// In a call that needs the device open; throws Failure where it was closed.
+class Presence {
+ public:
+  explicit Presence(Context& context) : lock_(context.presence) {
+    if (context.closed()) throw Failure{"the device is closed", kDeviceLost};
+  }
+
+ private:
+  std::shared_lock<std::shared_mutex> lock_;
 };
 
 }  // namespace hcq::vk

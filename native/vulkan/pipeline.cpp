@@ -4,6 +4,7 @@
 namespace hcq::vk {
 
 Module::Module(std::shared_ptr<Context> context, const void* words, size_t bytes) : context_(std::move(context)) {
+  Presence present(*context_);
   auto& call = context_->call;
   auto info = make<ShaderModuleCreateInfo>(kShaderModuleCreateInfo);
   info.size = bytes;
@@ -43,6 +44,7 @@ void Module::drop() {
 
 Handle Module::pipeline(const std::string& name, const uint32_t items[3], const std::string& cached,
                         std::string* cache) {
+  Presence present(*context_);
   auto& call = context_->call;
   auto cache_info = make<PipelineCacheCreateInfo>(kPipelineCacheCreateInfo);
   cache_info.size = cached.size();

@@ -56,7 +56,8 @@ class HCQAllocator(LRUAllocator):
         if self._direct():
             self.device.synchronize()
             began = time.perf_counter_ns()
-            host_view(dest.va_addr, data.nbytes)[:] = data
+            with self.device.at_memory():
+                host_view(dest.va_addr, data.nbytes)[:] = data
             profile.host_copy(self.device, f"CPU -> {self.device.dname}", began, data.nbytes)
             return
 
@@ -76,7 +77,8 @@ class HCQAllocator(LRUAllocator):
         self.device.synchronize()
         if self._direct():
             began = time.perf_counter_ns()
-            data[:] = host_view(src.va_addr, data.nbytes)
+            with self.device.at_memory():
+                data[:] = host_view(src.va_addr, data.nbytes)
             profile.host_copy(self.device, f"{self.device.dname} -> CPU", began, data.nbytes)
             return
         under_way: deque[tuple[Batch, tuple[Any, int], int, int]] = deque()
@@ -124,7 +126,8 @@ class HCQAllocator(LRUAllocator):
                 watch.host_write(dest, 0, size)
             self.device.synchronize()
             began = time.perf_counter_ns()
-            fill(host_view(dest.va_addr, size), 0)
+            with self.device.at_memory():
+                fill(host_view(dest.va_addr, size), 0)
             profile.host_copy(self.device, name, began, size)
             return
         self._through_ring(dest, size, fill, name)

@@ -53,9 +53,10 @@ class HCQProgram:
         of `kernargs_alloc_size` bytes that the device reaches. Buffers are not kept alive by this. Raises LaunchError.
         """
         handles, data = self._arguments(bufs, vals)
-        if kernargs_ptr is None:
-            kernargs_ptr = self.device.kernargs.take(self.kernargs_alloc_size)
-        self._write_kernargs(kernargs_ptr, handles, data)
+        with self.device.at_memory():
+            if kernargs_ptr is None:
+                kernargs_ptr = self.device.kernargs.take(self.kernargs_alloc_size)
+            self._write_kernargs(kernargs_ptr, handles, data)
         if watch.active:
             watch.filled(self, bufs, vals, kernargs_ptr)
         return kernargs_ptr
@@ -87,8 +88,15 @@ class HCQProgram:
             return None
         if launch.runs_nothing(groups):
             return 0.0 if wait else None
-        kernargs = device.kernargs.take(self.kernargs_alloc_size)
-        self._write_kernargs(kernargs, handles, data)
+        hosts = device._hosts  # as Compiled.at_memory, without its microsecond
+        hosts.append(None)
+        try:
+            if device.closed:
+                device.check_usable()
+            kernargs = device.kernargs.take(self.kernargs_alloc_size)
+            self._write_kernargs(kernargs, handles, data)
+        finally:
+            hosts.pop()
         return self._launch(kernargs, groups, items, (bufs, handles), wait, stream, vals)
 
     def prepare(
@@ -234,8 +242,9 @@ class PreparedLaunch:
         self._sizes = launch.check_sizes(*sizes, program.device.limits)
         self._given = bufs, vals, *sizes
         # Its own memory: that of the device's pool is handed out again some time.
-        self._kernargs = Block(program.device, program.kernargs_alloc_size)
-        program._write_kernargs(self._kernargs.va_addr, handles, data)
+        with program.device.at_memory():
+            self._kernargs = Block(program.device, program.kernargs_alloc_size)
+            program._write_kernargs(self._kernargs.va_addr, handles, data)
         self._used = (bufs, handles, self._kernargs)
 
     def __call__(self, wait: bool = False, stream: Stream | None = None) -> float | None:

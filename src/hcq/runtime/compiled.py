@@ -6,9 +6,12 @@ What does not live here: finding and opening devices (registry), and what only d
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 import types
 import weakref
+from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from hcq.errors import DeviceLost, InvalidProgram
@@ -16,7 +19,9 @@ from hcq.runtime import process
 from hcq.runtime.compiler import Compiler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+_HOSTS_SECONDS = 5.0
 
 
 class DeviceLimits(NamedTuple):
@@ -81,6 +86,7 @@ class Compiled:
         self.closed = False
         self._generation = process.generation
         self._close_lock = threading.RLock()
+        self._hosts: deque[None] = deque()  # one for each thread that is at the memory
         _live.add(weakref.ref(self, _live.discard))
 
     def synchronize(self) -> None:
@@ -136,17 +142,37 @@ class Compiled:
             from hcq.runtime.registry import Device
 
             self.closed = True
+            allocator = self.allocator
+            mine = getattr(allocator, "device", None) is self
             try:
+                self._await_hosts()
                 if Device._opened.get(self.dname) is self:  # else buffers of this name are another device's
                     from hcq._native import close_buffers
 
                     close_buffers(self.dname)
-                allocator = self.allocator
-                if getattr(allocator, "device", None) is self and hasattr(allocator, "close"):
+                if mine and hasattr(allocator, "close"):
                     allocator.close()  # its cache goes while the driver still has the memory
                 self._close()
             finally:
                 Device.forget(self)
+
+    @contextlib.contextmanager
+    def at_memory(self) -> Iterator[None]:
+        """While it lasts the device's memory stays where it is, for a thread of the host that is at it: closing waits.
+        Raises where the device is closed."""
+        self._hosts.append(None)  # before the look: closing sets `closed` before it looks here
+        try:
+            if self.closed:
+                self.check_usable()
+            yield
+        finally:
+            self._hosts.pop()
+
+    def _await_hosts(self) -> None:
+        # At most for a while: a finalizer may close a device in the midst of its own thread's copy.
+        deadline = time.monotonic() + _HOSTS_SECONDS
+        while self._hosts and time.monotonic() < deadline:
+            time.sleep(0.0001)
 
     def _close(self) -> None:
         """A driver's own part of close: end threads, close descriptors. Called once, after buffers and cache went."""

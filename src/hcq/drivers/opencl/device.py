@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,9 @@ from hcq.errors import DeviceUnavailable
 from hcq.queues.native import NativeDevice
 from hcq.runtime.compiled import DeviceLimits
 
-_abandoned: list[dict[int, Any]] = []  # memory of devices that were lost at a command which went on running
+_LEAVE_SECONDS = 5.0
+
+_abandoned: list[dict[int, Any]] = []  # memory of closed devices on which a command went on running
 
 
 class OpenCLDevice(NativeDevice):
@@ -72,9 +75,19 @@ class OpenCLDevice(NativeDevice):
         staging = getattr(self.allocator, "staging", None)  # clients may have put another allocator here
         if staging is not None:
             staging.free()
-        if self.lost is not None and self.busy():
-            _abandoned.append(dict(self.held))  # a command that never ended may still use it
+        if self._runs_on():
+            _abandoned.append(dict(self.held))  # commands may still use it
         self.held.clear()
+
+    def _runs_on(self) -> bool:
+        """Whether something that was queued hasn't ended: a lost device's, or what threads queued beside the closing,
+        which gets some time."""
+        deadline = time.monotonic() + _LEAVE_SECONDS
+        while self.busy():
+            if self.lost is not None or time.monotonic() >= deadline:
+                return True
+            time.sleep(0.0005)
+        return False
 
     def _info(self) -> Mapping[str, object]:
         device = self.cl_device

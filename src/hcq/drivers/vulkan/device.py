@@ -95,16 +95,16 @@ class VulkanDevice(HCQCompiled):
         self.native.give_up()
 
     def _refused(self, error: BaseException) -> BaseException:
-        if self.closed:
-            return error
+        if self.closed:  # by another thread, beside this call
+            return RuntimeError(f"{self.dname} is closed: Device[{self.dname!r}] opens it anew")
         self.lose(error, "submit")
         return faults.again(self.lost) if self.lost is not None else error
 
     def _close(self) -> None:
-        super()._close()
-        self.native.close()
-        if self._unfinished():  # other threads' submits, in the midst of closing: nobody is to wait for them
+        self.native.close()  # before memory that launches of other threads, beside this, may be written from
+        if self._unfinished():  # theirs: nobody is to wait for them
             super().lose("the device was closed before it was done")
+        super()._close()
         _open.discard(self)
 
     def _info(self) -> Mapping[str, object]:
