@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import hcq
 from hcq import Compiled
+from hcq.drivers import BUILTIN
 from hcq.drivers.null.device import NullDevice
 from hcq.errors import DeviceUnavailable
 from hcq.runtime import registry
@@ -135,11 +136,20 @@ def factories_get_the_kind() -> Context:
 
 @breaks("registry.register_taken", "test_a_taken_or_open_name_is_refused")
 def registering_always_replaces() -> Context:
-    return changed(
-        Registry,
-        "register",
-        lambda register: lambda self, name, factory, replace=False: register(self, name, factory, True),
-    )
+    @contextmanager
+    def lasting() -> Any:
+        before = set(hcq.Device._registered)
+        with changed(
+            Registry,
+            "register",
+            lambda register: lambda self, name, factory, replace=False: register(self, name, factory, True),
+        ):
+            yield
+        for name in set(hcq.Device._registered) - before:  # built-in devices are themselves again for later tests
+            if name in BUILTIN:
+                hcq.Device.unregister(name)
+
+    return lasting()
 
 
 @breaks("registry.entry_points", "test_entry_points_bring_drivers")
