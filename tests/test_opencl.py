@@ -444,3 +444,4 @@ def test_a_kernel_that_runs_for_too_long_loses_the_device_and_keeps_its_memory(g
     monkeypatch.delenv("HCQ_KERNEL_TIMEOUT_MS")
     hcq.Device.close("GPU")
     assert (hcq.zeros(64, hcq.f32, "GPU").numpy() == 0).all()  # opened anew while it runs
+    assert eventually(lambda: not _native.opencl_held()[3])  # what other tests queue is not to come behind it
