@@ -165,3 +165,31 @@ def test_a_photograph_is_split_over_the_devices_and_joined():
     f = np.float32
     grey = picture[..., 0] * f(0.299) + picture[..., 1] * f(0.587) + picture[..., 2] * f(0.114)
     np.testing.assert_allclose(joined.numpy().reshape(height, width), grey, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "waiting, waited", [("CLANG", "VULKAN"), ("VULKAN", "CLANG"), ("VULKAN", "GPU"), ("GPU", "VULKAN")]
+)
+def test_a_stream_waits_for_a_stream_or_a_device_of_another_kind(waiting, waited):
+    try:
+        first, second = hcq.Device[waited], hcq.Device[waiting]
+    except hcq.errors.DeviceUnavailable as why:
+        pytest.skip(str(why))
+    for make in (lambda: first.stream(), lambda: first):
+        gate, other, stream = first.signal_t(), make(), second.stream()
+        here, there = hcq.zeros(4, hcq.i32, waited), hcq.zeros(4, hcq.i32, waited)
+        x, y = hcq.zeros(4, hcq.i32, waiting), hcq.array(np.arange(4, dtype="i4"), waiting)
+        if other is first:
+            first.enqueue(lambda s, v, g=gate: first.hw_compute_queue_t().wait(s, v - 1).wait(g, 1).signal(s, v))
+        else:
+            other.wait((gate, 1))
+            hcq.copy(there, here, stream=other)
+        stream.wait(other)
+        hcq.copy(x, y, stream=stream)
+        with pytest.raises(hcq.errors.SignalTimeout):
+            signal, value = stream.position
+            signal.wait(value, timeout=30)
+        gate.value = 1
+        stream.synchronize()
+        assert (x.numpy() == np.arange(4)).all()
+        first.synchronize()

@@ -53,6 +53,19 @@ void stream_dealloc(PyObject* object) {
 
 bool stream_usable(StreamObject* s) { return device_usable(s->device); }
 
+// The same of streams and devices whose queues are Python's, as a tuple; null without an error for other objects.
+PyObject* point_in_python(PyObject* other) {
+  Ref position(PyObject_GetAttrString(other, "position"));  // of a stream; a device's is a method
+  if (position && PyTuple_Check(position.get())) return position.release();
+  PyErr_Clear();
+  Ref signal(PyObject_GetAttrString(other, "timeline_signal"));
+  Ref next(signal ? PyObject_GetAttrString(other, "timeline_value") : nullptr), one(PyLong_FromLong(1));
+  Ref value(next && one ? PyNumber_Subtract(next.get(), one.get()) : nullptr);
+  if (value) return PyTuple_Pack(2, signal.get(), value.get());
+  if (PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
+  return nullptr;
+}
+
 // (signal, value) that stands for everything queued on `other` until now.
 bool point_of(PyObject* other, Signal** signal, uint64_t* value) {
   if (PyObject_TypeCheck(other, Stream_Type)) {
@@ -78,6 +91,8 @@ bool point_of(PyObject* other, Signal** signal, uint64_t* value) {
     *signal = signal_of(pair_signal);
     return *signal && parse_u64(PyTuple_GET_ITEM(other, 1), value, "the value of a signal");
   }
+  if (Ref pair(point_in_python(other)); pair) return point_of(pair.get(), signal, value);
+  if (PyErr_Occurred()) return false;
   PyErr_Format(PyExc_TypeError, "wait takes a stream, a device of command queues or (signal, value), not %.100s",
                Py_TYPE(other)->tp_name);
   return false;

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from hcq import config
+from hcq import _native, config
 from hcq.queues.lane import WRAP
 from hcq.runtime import watch
 
@@ -54,7 +54,7 @@ class Stream:
         """
         if isinstance(other, tuple):
             pair = other
-        elif isinstance(other, Stream):
+        elif isinstance(other, (Stream, _native.Stream)):
             pair = other.position
         else:
             with other.timeline_lock:
