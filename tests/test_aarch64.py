@@ -24,7 +24,7 @@ def runner(tmp_path_factory):
     folder = tmp_path_factory.mktemp("aarch64")
     target = folder / "kernels"
     sources = [path for path in ROOT.glob("native/cpu/*.cpp") if path.name != "bindings.cpp"]
-    sources.append(ROOT / "native/core/names.cpp")
+    sources += [ROOT / "native/core" / name for name in ("names.cpp", "lines.cpp")]
     include = Path(sysconfig.get_paths()["include"])
     flags = ["-std=c++17", "-O1", f"-I{ROOT / 'native'}", f"-I{include}", f"-I{folder}", "-pthread"]
     own = include.parent / (sysconfig.get_config_var("MULTIARCH") or "") / include.name / "pyconfig.h"

@@ -12,7 +12,7 @@ import threading
 import warnings
 
 import pytest
-from third_party.manual import ManualDevice
+from third_party.manual import ManualDevice, ManualNative
 from third_party.mini import MiniDevice
 
 import hcq
@@ -319,6 +319,29 @@ def test_a_read_that_failed_is_no_access(k, monkeypatch):
         Device["CLANG:3"].synchronize()
     assert not checks.findings
     Device.close("CLANG:3")
+
+
+def test_a_report_of_what_stands_tells_the_checks_nothing(k, monkeypatch):
+    """It looks at the signals of drivers in Python: the read that runs out is no read yet, and a race with nothing."""
+    other, device = ManualNative(), Device["CLANG:3"]
+    fill, a, gate = device.program("fill", SOURCE), floats(device="CLANG:3"), device.signal_t()
+    other.hw_copy_queue_t().signal(other.signal_t(), 1).submit(other)
+    other.run()  # its report says what finished last
+    try:
+        with hcq.checks() as checks, monkeypatch.context() as short:
+            fill(a, vals=(N, 1.0))
+            device.hw_compute_queue_t().wait(gate, 1).exec(fill, fill.fill_kernargs((a,), (N, 1.0))).submit(device)
+            short.setenv("HCQ_TIMEOUT_MS", "20")
+            with pytest.raises(errors.SignalTimeout, match="COPY queue of MANUAL"):
+                a.copyout(bytearray(4 * N))
+            short.undo()
+            gate.value = 1
+            device.synchronize()
+        assert not checks.findings
+    finally:
+        gate.value = 1
+        other.close()
+        Device.close("CLANG:3")
 
 
 # At the end of the program

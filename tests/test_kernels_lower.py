@@ -26,13 +26,18 @@ class OnDevice:
     """Runs kernels on a device of hcq."""
 
     def __init__(self, name):
-        self.device = hcq.Device[name]
+        self.name = name
         self.language = self.device.kernel_language
         self.target = getattr(self.device, "kernel_target", None)
 
+    @property
+    def device(self):
+        """The device as it is now: a test may have closed it."""
+        return hcq.Device[self.name]
+
     def launch(self, name, text, buffers, vals, groups, items):
         """Launches on arrays, which are written in place; the same array is the same buffer."""
-        held = {id(each): hcq.array(each, self.device.dname) for each in buffers}
+        held = {id(each): hcq.array(each, self.name) for each in buffers}
         program = self.device.program(name, text)
         program(
             *(held[id(each)] for each in buffers), vals=vals, global_size=threefold(groups), local_size=threefold(items)

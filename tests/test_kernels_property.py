@@ -94,7 +94,7 @@ class Program:
             self.statements(depth + 1, in_loop)
             given = None
             leave = self.data.draw(st.sampled_from(["", "", "", "break", "continue", "return"]))
-            if leave == "return" and depth:
+            if leave == "return" and depth and self.may_return:
                 self.m.b.op("return")
             elif leave in ("break", "continue") and in_loop is not None:
                 self.m.b.op(leave, [self.pick(each) for each in in_loop])
@@ -140,9 +140,12 @@ class Program:
         b.op("barrier")
 
     def finish(self):
+        meets = self.data.draw(st.booleans())
+        self.may_return = not meets  # else not all items would come to the barrier
         self.statements(0)
-        if self.data.draw(st.booleans()):
+        if meets:
             self.exchange()
+            self.may_return = True
             self.statements(0)
         for name, type_ in self.outs.items():
             self.m.b.store(self.m[name], self.i, self.pick(type_))

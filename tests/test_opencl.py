@@ -277,12 +277,19 @@ def test_launches_that_follow_one_another_are_given_to_opencl_before_they_are_ov
     for _ in range(200):  # more than OpenCL is given at once
         queue.exec(program, kernargs, (1, 1, 1), (1, 1, 1))
     queue.timestamp(end)
-    program(out, vals=(20_000_000,))
-    program(out, vals=(1,))
-    assert gpu.busy()
+    launches = 1
+    for loops in (20_000_000, 200_000_000, 1_000_000_000):  # until what is submitted finds the device at work
+        program(out, vals=(loops,))
+        program(out, vals=(1,))
+        launches += 2
+        if gpu.busy():
+            break
+        gpu.synchronize()
+    else:
+        raise AssertionError("a launch of a second was over before anything followed it")
     queue.submit(gpu)
     gpu.synchronize()
-    assert out.numpy()[0] == 203 and end.timestamp > 0
+    assert out.numpy()[0] == launches + 200 and end.timestamp > 0
 
 
 def test_a_launch_that_nobody_waits_for_sets_its_signals(gpu):

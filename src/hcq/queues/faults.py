@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hcq.errors import DeviceLost, SignalTimeout
 from hcq.queues import report
+from hcq.runtime import watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,12 +25,15 @@ _causes: dict[int, BaseException] = {}
 def timed_out(signal: Any, wanted: int) -> SignalTimeout:
     """The error for a wait that ran out: the signal, what was wanted and seen, and who was to set it."""
     who = setters(signal) or "no queued command is to set it"
-    return SignalTimeout(report.explained(f"{signal!r}: waited for value {wanted}, saw {signal.value}; {who}"))
+    with watch.quiet():
+        seen = signal.value
+    return SignalTimeout(report.explained(f"{signal!r}: waited for value {wanted}, saw {seen}; {who}"))
 
 
 def setters(signal: Any) -> str:
     """Who of the queues of Python drivers is to set the signal, in words; empty where none. Native code asks this."""
-    found = list(_setters(signal))
+    with watch.quiet():  # a look of the library's own at signals
+        found = list(_setters(signal))
     more = [f"and {len(found) - _MOST} more"] if len(found) > _MOST else []
     return "; ".join([*found[:_MOST], *more])
 

@@ -26,10 +26,11 @@ _COMMANDS = 4  # commands of a submit
 def queues(first: Any = None) -> str:
     """The report: some lines for each queue; those of the device `first` before others. Empty where none had work.
 
-    Any thread; takes no lock of a device.
+    Any thread; takes no lock of a device. Observers are not told of its looks at signals.
     """
-    told = filter(None, [*_python_queues(first), _native.queue_report()])
-    return "\n".join(told)
+    with watch.quiet():
+        told = [*_python_queues(first), _native.queue_report()]
+    return "\n".join(filter(None, told))
 
 
 def explained(message: str) -> str:

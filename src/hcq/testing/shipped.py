@@ -36,7 +36,7 @@ def describe(device: str) -> DriverUnderTest:
         told = {"lacks": _vulkan_lacks(), "exclusions": VULKAN_NEVER, "bad_source": BAD_GLSL}
         from hcq.testing.kernels.short_loops import spin
 
-        kernels = {**_portable("spirv"), "spin": spin.source("spirv", cost=6000)}
+        kernels = {**_portable("spirv"), "spin": spin.source("spirv", cost=23_000)}
         return DriverUnderTest(name, kernels=kernels, **told)
     if kind == "NULL":
         return DriverUnderTest(name, kernels={"nothing": "nothing"}, lacks=NULL_LACKS, core=name == "NULL")

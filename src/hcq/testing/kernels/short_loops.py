@@ -19,9 +19,14 @@ def _eight(x: hcq.i64):
 
 
 @hcq.kernel
+def _many(x: hcq.i64):
+    return _eight(_eight(_eight(_eight(_eight(_eight(_eight(_eight(x))))))))
+
+
+@hcq.kernel
 def spin(out: hcq.ptr[hcq.i32], n: hcq.i32, cost: hcq.constexpr):
-    """`cost`: nanoseconds that a round takes, 64 divisions that each depend on the one before."""
+    """`cost`: nanoseconds that a round takes, 256 divisions that each depend on the one before."""
     x = hcq.i64(n) | 1
     for _ in range(n // cost):
-        x = _eight(_eight(_eight(_eight(_eight(_eight(_eight(_eight(x))))))))
+        x = _many(_many(_many(_many(x))))
     out[0] = n if x != 0 else 0  # which it never is

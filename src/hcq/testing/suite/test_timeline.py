@@ -165,7 +165,7 @@ dev.program("spin", {source!r})(out._buf, vals=(1_500_000_000,))
 try: dev.synchronize()
 except hcq.errors.DeviceLost as lost: print("lost", "spin" in str(lost))
 print("end")"""
-    assert printed(code, env={"HCQ_KERNEL_TIMEOUT_MS": "200"}).split() == ["lost", "True", "end"]
+    assert printed(code, env={"HCQ_KERNEL_TIMEOUT_MS": "50"}).split() == ["lost", "True", "end"]
 
 
 @promise("timeline.wrap", "timeline.wrap_both")
