@@ -147,8 +147,10 @@ def python(code: str, timeout: float = 60, env: dict[str, str] | None = None) ->
     variables = {name: value for name, value in variables.items() if value != "" or name not in (env or {})}
     if breakage := os.environ.get(VARIABLE):
         code = f"from hcq.testing import breakages; breakages.apply_for_good({breakage!r})\n{code}"
+    # Linux takes 128 KiB an argument at most; kernels that are bytes are four times as long in a program's text.
+    how, given = (["-c", code], None) if len(code) < 100_000 else (["-"], code)
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=timeout, env=variables, check=False
+        [sys.executable, *how], input=given, capture_output=True, text=True, timeout=timeout, env=variables, check=False
     )
 
 
