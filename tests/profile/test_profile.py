@@ -13,6 +13,7 @@ from third_party.suite import SOURCE
 
 import hcq
 from hcq.queues import profile as feed
+from hcq.queues import settling
 
 
 def test_kernels_and_copies_have_the_names_of_the_contract_and_times_that_follow_each_other():
@@ -263,3 +264,22 @@ def test_hcq_profile_is_a_range(clang):
     (kernel,) = of(p, "kernel")
     assert span.name == "my range" and span.start <= kernel.start and kernel.end <= span.end
     assert [row.kernel for row in p.table()] == ["one"]
+
+
+def test_a_range_that_ends_during_the_last_look_is_kept(clang, monkeypatch):
+    a, program, gate = buffer(), clang.program("one", C), clang.signal_t()
+    look = settling.has_work
+
+    def late(device):
+        gate.value = 1
+        while clang.busy():
+            time.sleep(0.001)
+        return look(device)
+
+    with hcq.profile() as p:
+        queue = clang.hw_compute_queue_t().wait(gate, 1)
+        with hcq.hcq_profile(clang, True, "late", queue=queue):
+            queue.exec(program, program.fill_kernargs([a._buf]))
+        queue.submit(clang)
+        monkeypatch.setattr(settling, "has_work", late)
+    assert len(of(p, "range")) == 1

@@ -21,16 +21,17 @@ _STANDING = 100  # looks in a row without anything running after which the rest 
 
 
 def settled(each: Callable[[Any], object] = lambda device: None, patience: float = math.inf) -> list[Any]:
-    """The open devices, once they are idle or stand at waits; `each` is called with each device before each look.
+    """The open devices, once they are idle or stand at waits; `each` is called with each device after each look, so
+    that it sees all that the last look found over.
 
     Blocks while devices work, for `patience` seconds at most.
     """
     standing, deadline = 0, time.monotonic() + patience
     while standing < _STANDING:
         devices = list(HCQCompiled.devices)
+        busy = [dev for dev in devices if has_work(dev)]
         for dev in devices:
             each(dev)
-        busy = [dev for dev in devices if has_work(dev)]
         if not busy:
             return devices
         if time.monotonic() > deadline:
