@@ -147,6 +147,20 @@ def test_a_driver_in_python_copies_to_and_fro(strict):
         Device.unregister("HOSTILE")
 
 
+def test_zones_of_an_earlier_block_take_no_turns_from_those_of_this_one(dev, monkeypatch):
+    with hcq.checks():
+        earlier = [floats().ensure_allocated() for _ in range(200)]
+        dev.synchronize()  # some of them have had their turn then
+    seen, whole = [], redzones._Guard.is_whole
+    with hcq.checks():
+        kept = floats().ensure_allocated()
+        monkeypatch.setattr(redzones._Guard, "is_whole", lambda guard: seen.append(guard.first) or whole(guard))
+        dev.synchronize()
+        assert kept._buf.va_addr in seen
+        monkeypatch.undo()
+    del earlier
+
+
 def test_memory_that_a_garbage_collection_frees_in_the_middle_of_a_look_at_red_zones(dev, monkeypatch):
     with hcq.checks() as checks:
         kept, looked = floats(), threading.Event()

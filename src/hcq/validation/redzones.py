@@ -138,6 +138,7 @@ class RedZones:
         self._observer, self._told, self._describe = observer, told, describe
         self._on = True
         self._block += 1
+        self._turns = []
         for name in _NAMES:
             setattr(self._allocator, name, getattr(self, name))
         with watch.quiet():
@@ -253,7 +254,7 @@ class RedZones:
             self._given = 0
             return list(self._guards.values())
         if not self._turns:
-            self._turns = list(self._guards)
+            self._turns = [address for address, guard in self._guards.items() if guard.block == self._block]
         turn = self._turns[-_TURN:]
         del self._turns[-_TURN:]
         return [guard for address in {*given, *turn} if (guard := self._guards.get(address)) is not None]
