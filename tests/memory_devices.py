@@ -79,6 +79,11 @@ class QueuedDevice(FarDevice):
         return self.done >= position
 
 
+def kinds(allocator):
+    """What a FarAllocator's driver was asked for, in order: "alloc" and "free"."""
+    return [entry[0] for entry in allocator.log]
+
+
 @contextlib.contextmanager
 def opened(factory):
     """A name under which `factory` is registered, and opened at first use; closed and forgotten in the end."""

@@ -8,7 +8,7 @@ import threading
 import weakref
 
 import pytest
-from memory_devices import FarAllocator, FarDevice, HostDevice, opened
+from memory_devices import FarAllocator, FarDevice, HostDevice, kinds, opened
 
 from hcq import (
     Allocator,
@@ -27,16 +27,6 @@ from hcq.runtime.allocator import HostAllocator
 
 HOST = BufferOptions(host=True)
 NOLRU = BufferOptions(nolru=True)
-
-
-@pytest.fixture
-def far():
-    with opened(FarDevice) as name:
-        yield Device[name].allocator
-
-
-def kinds(allocator):
-    return [entry[0] for entry in allocator.log]
 
 
 # Options

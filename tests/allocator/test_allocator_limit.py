@@ -8,12 +8,11 @@ from collections import OrderedDict, defaultdict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_devices import FarAllocator, FarDevice, Handle, opened
+from memory_devices import FarAllocator, Handle, kinds
 
 from hcq import (
     Buffer,
     BufferOptions,
-    Device,
     LRUAllocator,
     dtypes,
 )
@@ -21,16 +20,6 @@ from hcq.errors import CompileError, DeviceLost, OutOfMemory
 
 HOST = BufferOptions(host=True)
 NOLRU = BufferOptions(nolru=True)
-
-
-@pytest.fixture
-def far():
-    with opened(FarDevice) as name:
-        yield Device[name].allocator
-
-
-def kinds(allocator):
-    return [entry[0] for entry in allocator.log]
 
 
 # Refusals

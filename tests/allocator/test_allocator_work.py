@@ -5,7 +5,7 @@ import threading
 import weakref
 
 import pytest
-from memory_devices import Handle, QueuedDevice, opened
+from memory_devices import Handle, QueuedDevice, kinds, opened
 
 from hcq import (
     Buffer,
@@ -22,10 +22,6 @@ NOLRU = BufferOptions(nolru=True)
 def queued():
     with opened(QueuedDevice) as name:
         yield Device[name]
-
-
-def kinds(allocator):
-    return [entry[0] for entry in allocator.log]
 
 
 def test_memory_freed_while_queued_work_uses_it_waits_for_that_work(queued):
