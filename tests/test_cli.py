@@ -65,6 +65,18 @@ def test_an_open_device_without_its_compiler_says_so_and_what_to_do():
     assert "open, no C compiler" not in run("devices", "CLANG")[1]
 
 
+def test_square_brackets_in_what_to_do_are_shown(here):
+    def absent(name):
+        raise hcq.errors.DeviceUnavailable("no package [x]", "pip install 'hcq[absent]'")
+
+    hcq.Device.register("ABSENT", absent)
+    try:
+        out = here("devices", "ABSENT")[1]
+    finally:
+        hcq.Device.unregister("ABSENT")
+    assert "hcq[absent]" in out and "no package [x]" in out
+
+
 def test_a_device_named_that_does_not_open_fails_and_says_why(here):
     code, out, err = here("devices", "METAL")
     assert code == 1 and "not built yet" in out and "Traceback" not in err

@@ -202,6 +202,7 @@ def _size(planes: Any) -> tuple[int, int]:
 def _print(report: Report) -> None:
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     out = console()
     width, height = report.shape
@@ -239,8 +240,8 @@ def _print(report: Report) -> None:
         out.print(f"{', '.join(names)} left out: {reason}")
     devices = ", ".join(outcome.device for outcome in report.outcomes)
     wrong = sum(row.wrong for rows in report.differences.values() for row in rows)
-    verdict = f"[red]{wrong:,} values are wrong[/red] on {devices}" if wrong else f"every value is right on {devices}"
-    out.print(f"{verdict}; the picture is in {report.picture}", soft_wrap=True)
+    said = Text(f"{wrong:,} values are wrong" if wrong else "every value is right", style="red" if wrong else "")
+    out.print(said, f"on {devices}; the picture is in {report.picture}", soft_wrap=True)
 
 
 def _print_checks(report: Report) -> None:

@@ -84,9 +84,10 @@ def _table(rows: list[Row]) -> None:
         is_open = Text(f"open, {row.reason}", style="yellow") if row.reason else Text("open", style="green")
         table.add_row(name, is_open, what(info), *cells)
     out = console()
-    out.print(table)
+    if table.row_count:
+        out.print(table)
     for row in (row for row in rows if row.state == "open" and row.hint):
-        out.print(f"{row.name}: {row.hint}", markup=False, highlight=False)
+        out.print(f"{row.name}: {row.hint}")
     closed = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("device", "", "why not", "what to do"):
         closed.add_column(heading, overflow="fold")

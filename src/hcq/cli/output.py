@@ -35,7 +35,8 @@ def console(stderr: bool = False) -> Console:
 
     stream = sys.stderr if stderr else sys.stdout
     plain = not stream.isatty() and not os.environ.get("COLUMNS")
-    return Console(stderr=stderr, width=PLAIN_WIDTH if plain else None, highlight=False)
+    # No markup: what is shown has square brackets of its own, as in pip install 'hcq[opencl]'.
+    return Console(stderr=stderr, width=PLAIN_WIDTH if plain else None, highlight=False, markup=False)
 
 
 def print_json(value: object) -> None:
