@@ -32,6 +32,25 @@ def test_transposes_of_more_axes():
         ops.transpose(hcq.array(x, "LLVM"))
     with pytest.raises(ValueError, match="no order of 5 axes"):
         ops.transpose(hcq.array(x, "LLVM"), (0, 0, 1, 2, 3))
+    with pytest.raises(ValueError, match="axis 5 of an array with 5 axes"):
+        ops.transpose(hcq.array(x, "LLVM"), (0, 5, 1, 2, 3))
+
+
+@pytest.mark.parametrize("wrong", [True, 1.0, "1", None, np.bool_(True), (0, 1)], ids=str)
+def test_one_axis_is_a_whole_number(wrong):
+    x, index = hcq.zeros((2, 2), hcq.f32, "LLVM"), hcq.zeros(1, hcq.i32, "LLVM")
+    for name in ("softmax", "sort", "argmax", "cumsum"):
+        with pytest.raises(TypeError, match="an axis is a whole number, not"):
+            getattr(ops, name)(x, axis=wrong)
+    with pytest.raises(TypeError, match="an axis is a whole number, not"):
+        ops.gather(x, index, axis=wrong)
+    with pytest.raises(TypeError, match="an axis is a whole number, not"):
+        ops.scatter(x, index, x, axis=wrong)
+    for several in ((0, wrong), [wrong]):
+        with pytest.raises(TypeError, match="an axis is a whole number, not"):
+            ops.sum(x, axis=several)
+    with pytest.raises(TypeError, match="an axis is a whole number, not"):
+        ops.transpose(x, (0, wrong))
 
 
 @pytest.mark.parametrize("device", ["LLVM", "CLANG", "PYTHON"])

@@ -83,3 +83,6 @@ def test_where_the_extremes_are(name, device):
 def test_axes_that_are_not_there():
     with pytest.raises(ValueError, match="axis 2 of an array with 2 axes"):
         ops.sum(hcq.zeros((2, 2), hcq.f32, "LLVM"), axis=2)
+    with pytest.raises(ValueError, match="each is named once"):
+        ops.sum(hcq.zeros((2, 2), hcq.f32, "LLVM"), axis=(1, -1))
+    assert ops.sum(hcq.zeros((2, 3), hcq.f32, "LLVM"), axis=np.int64(-1)).shape == (2,)

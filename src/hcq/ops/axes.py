@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hcq.ops.rearrange import transpose
-from hcq.ops.shapes import axes_of, output
+from hcq.ops.shapes import axis_of, output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ def along(
 
     if not x.shape:
         raise ValueError("a single number has no axis")
-    (place,) = axes_of(len(x.shape), axis)
+    place = axis_of(len(x.shape), axis)
     out = output(out, x, tuple(x.shape), kind)
     last = len(x.shape) - 1
     if place == last:

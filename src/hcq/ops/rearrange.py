@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import hcq
 from hcq.errors import LaunchError, OutOfBoundsError
 from hcq.ops.launches import on_processor
-from hcq.ops.shapes import axes_of, element, output
+from hcq.ops.shapes import axis_of, element, output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ def transpose(x: Buffer, axes: Sequence[int] | None = None, out: Buffer | None =
     Axes that stay neighbours move together; what is left must be no more than four.
     """
     rank = len(x.shape)
-    order = tuple(reversed(range(rank))) if axes is None else tuple(each + rank if each < 0 else each for each in axes)
+    order = tuple(reversed(range(rank))) if axes is None else tuple(axis_of(rank, each) for each in axes)
     if sorted(order) != list(range(rank)):
         raise ValueError(f"{axes} is no order of {rank} axes")
     out = output(out, x, tuple(x.shape[each] for each in order), element(x))
@@ -159,7 +159,7 @@ def gather(x: Buffer, index: Buffer, axis: int = 0, out: Buffer | None = None, s
     error on PYTHON, and under the checks, which wait to see them, an OutOfBoundsError. Else it doesn't block. Raises
     LaunchError for an index that is not of integers.
     """
-    (place,) = axes_of(len(x.shape), axis)
+    place = axis_of(len(x.shape), axis)
     before, count, after = _around(tuple(x.shape), place)
     _check(index, count)
     shape = (*x.shape[:place], *index.shape, *x.shape[place + 1 :])
@@ -192,7 +192,7 @@ def scatter_add(out: Buffer, index: Buffer, x: Buffer, axis: int = 0, stream: An
 
 
 def _put(out: Buffer, index: Buffer, x: Buffer, axis: int, add: bool, stream: Any) -> Buffer:
-    (place,) = axes_of(len(out.shape), axis)
+    place = axis_of(len(out.shape), axis)
     before, count, after = _around(tuple(out.shape), place)
     _check(index, count)
     wanted = (*out.shape[:place], *index.shape, *out.shape[place + 1 :])

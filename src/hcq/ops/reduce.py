@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import hcq
 from hcq.kernels import types
 from hcq.ops.launches import group_for, on_processor
-from hcq.ops.shapes import axes_of, element, output
+from hcq.ops.shapes import axes_of, axis_of, element, output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -297,7 +297,7 @@ def _is_more(a: Any, b: Any) -> Any:
 
 
 def _argument(better: Callable[..., Any], x: Buffer, axis: int, out: Buffer | None, stream: Any) -> Buffer:
-    (place,) = axes_of(len(x.shape), axis)
+    place = axis_of(len(x.shape), axis)
     shape = tuple(x.shape)
     outer, count, inner = math.prod(shape[:place]), shape[place], math.prod(shape[place + 1 :])
     out = output(out, x, shape[:place] + shape[place + 1 :], types.i64)

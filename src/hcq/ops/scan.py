@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import hcq
 from hcq.kernels import types
 from hcq.ops.launches import on_processor
-from hcq.ops.shapes import axes_of, element, output
+from hcq.ops.shapes import axis_of, element, output
 
 if TYPE_CHECKING:
     from hcq.kernels.types import Scalar
@@ -34,7 +34,7 @@ def cumsum(x: Buffer, axis: int = -1, exclusive: bool = False, out: Buffer | Non
 
     Types as for `sum`. `out` must not be `x`. Doesn't block.
     """
-    (place,) = axes_of(len(x.shape), axis)
+    place = axis_of(len(x.shape), axis)
     kind = element(x)
     wide = kind if kind.is_float or kind.bits == 64 else types.u64 if kind.kind == "u" else types.i64
     out = output(out, x, tuple(x.shape), wide)

@@ -6,6 +6,8 @@ What does not live here: kernels.
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq.errors import LaunchError
@@ -92,15 +94,29 @@ def output(out: Buffer | None, like: Buffer, shape: Shape, type_: Scalar) -> Buf
     return out
 
 
-def axes_of(rank: int, axis: int | Sequence[int] | None) -> tuple[int, ...]:
-    """Axes counted from 0, in order; None is all. Raises ValueError for one that is not there, or twice."""
+def axes_of(rank: int, axis: int | Iterable[int] | None) -> tuple[int, ...]:
+    """Axes counted from 0, in order; None is all. Raises ValueError for one that is not there, or twice, and TypeError
+    for what is no whole number."""
     if axis is None:
         return tuple(range(rank))
-    given = [axis] if isinstance(axis, int) else list(axis)
-    found = sorted(each + rank if each < 0 else each for each in given)
-    if any(not 0 <= each < rank for each in found) or len(set(found)) < len(found):
-        raise ValueError(f"axis {axis} of an array with {rank} axes")
+    given = list(axis) if isinstance(axis, Iterable) else [axis]
+    found = sorted(axis_of(rank, each) for each in given)
+    if len(set(found)) < len(found):
+        raise ValueError(f"axes {tuple(given)} of an array with {rank} axes: each is named once")
     return tuple(found)
+
+
+def axis_of(rank: int, axis: int) -> int:
+    """The same of one axis."""
+    try:
+        if isinstance(axis, bool):
+            raise TypeError
+        number = operator.index(axis)
+    except TypeError:
+        raise TypeError(f"an axis is a whole number, not {axis!r:.60}") from None
+    if not -rank <= number < rank:
+        raise ValueError(f"axis {number} of an array with {rank} axes")
+    return number + rank if number < 0 else number
 
 
 class Layout(NamedTuple):
