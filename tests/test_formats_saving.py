@@ -11,6 +11,8 @@ import hcq
 from hcq import dtypes, formats
 from hcq.formats import blocks
 
+HALF = "a\ud800b"  # of a surrogate pair: text in Python, and in no file
+
 
 @pytest.fixture(params=DEVICES)
 def device(request):
@@ -132,10 +134,40 @@ def test_names_that_a_format_cannot_have_are_refused_before_anything_is_written(
         ("a.safetensors", "__metadata__", {"metadata": {"a": "b"}}),
         ("a.safetensors.index.json", "__metadata__", {"shard_bytes": 10}),
         ("a.npz", "a\0b", {}),
+        ("a.npz", "a" * 65532, {}),
+        ("a.gguf", "a" * 65, {"types": {"a": "Q8_0"}}),
     ):
         with pytest.raises(ValueError, match="name"):
-            hcq.save(tmp_path / file, {"a": noise(100), name: noise(3)}, **more)
+            hcq.save(tmp_path / file, {"a": noise(102), name: noise(3)}, **more)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"metadata": {HALF: "x"}}, {"metadata": {"x": HALF}}, {"metadata": {"x": [HALF]}}]
+)
+@pytest.mark.parametrize("file", ["a.safetensors", "a.safetensors.index.json", "a.npz", "a.gguf"])
+def test_texts_that_no_file_can_have_are_refused_with_their_place(file, more, tmp_path):
+    if more and (file == "a.npz" or (file != "a.gguf" and [HALF] in more["metadata"].values())):
+        more = {}  # it has no such metadata
+    tensors = {"a": np.ones(4, np.float32)} if more else {HALF: np.ones(4, np.float32)}
+    if file.endswith(".json"):
+        more = {**more, "shard_bytes": 10}
+    with pytest.raises(ValueError, match=r"(name|text|key) 'a\\ud800b' has half a surrogate pair at place 1"):
+        hcq.save(tmp_path / file, tensors, **more)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("types", [3, ["a"], {"a": 8}, {"a": "Q8_0"}], ids=str)
+def test_types_that_a_gguf_file_cannot_give_its_tensors_are_refused(types, tmp_path):
+    with pytest.raises(TypeError, match="types maps tensors' names|its blocks come as bytes, uint8, not"):
+        hcq.save(tmp_path / "a.gguf", {"a": np.ones(34, np.float32)}, types=types)
+    assert os.listdir(tmp_path) == []
+
+
+def test_numbers_that_no_type_of_gguf_holds_are_refused(tmp_path):
+    for wrong in (2**64, [2**64], [0.5, 2**2000]):
+        with pytest.raises(ValueError, match="metadata 'k'"):
+            hcq.save(tmp_path / "a.gguf", {}, metadata={"k": wrong})
 
 
 def test_a_file_whose_name_is_as_long_as_names_get_is_saved(tmp_path):

@@ -93,6 +93,17 @@ class Entry:
         return f"<{self.name}: {shape} {self.type}, {self.nbytes} bytes from byte {self.offset} of {self.source.path}>"
 
 
+def utf8(text: str, what: str) -> bytes:
+    """A text as files of every format have it. ValueError, naming `what` it is, for halves of surrogate pairs."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{what} {text!r:.100} has half a surrogate pair at place {error.start}: "
+            "the file's texts are UTF-8, which has whole characters only"
+        ) from None
+
+
 def check_places(source: Source, entries: Sequence[Entry], begin: int, end: int, holes: bool) -> None:
     """Entries of one file lie between bytes `begin` and `end`, apart; unless `holes` they fill that range.
 

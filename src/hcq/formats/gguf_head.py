@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from hcq import dtypes
 from hcq.formats.blocks import BY_DTYPE, BY_NAME, BlockType
+from hcq.formats.entry import utf8
 from hcq.formats.gguf import (
     ALIGNMENT,
     ARRAY,
@@ -73,7 +74,7 @@ def head(tensors: Sequence[tuple[str, Described]], metadata: Mapping[str, Any]) 
     alignment = check_alignment(pairs.get(ALIGNMENT, 32))
     begin = [MAGIC, struct.pack("<IQQ", 3, len(tensors), len(pairs))]
     for key, said in pairs.items():
-        if not isinstance(key, str) or not 0 < len(key.encode()) <= _MOST_KEY:
+        if not isinstance(key, str) or not 0 < len(utf8(key, "metadata's key")) <= _MOST_KEY:
             raise TypeError(f"a key of metadata is text of 1 to {_MOST_KEY} bytes, not {key!r:.60}")
         number, value = _value(key, said, 0)
         begin += [_text(key), struct.pack("<I", number), value]
@@ -88,7 +89,7 @@ def head(tensors: Sequence[tuple[str, Described]], metadata: Mapping[str, Any]) 
 
 
 def _text(text: str) -> bytes:
-    data = text.encode()
+    data = utf8(text, "metadata's text")
     return struct.pack("<Q", len(data)) + data
 
 
@@ -140,7 +141,10 @@ def _type_of(key: str, items: Sequence[Any], in_array: bool) -> int:
                 return number
         raise ValueError(f"metadata {key!r}: {low} to {high} fit no type of GGUF, which has 64 bits")
     if types <= {int, float}:
-        return _FLOAT32 if all(map(_is_single, items)) else _FLOAT64
+        try:
+            return _FLOAT32 if all(map(_is_single, map(float, items))) else _FLOAT64
+        except OverflowError:
+            raise ValueError(f"metadata {key!r}: a number among {items!r:.80} is too large beside fractions") from None
     raise TypeError(f"metadata {key!r}: GGUF has texts, numbers, bools, and arrays of one of them, not {items!r:.80}")
 
 

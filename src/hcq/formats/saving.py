@@ -13,11 +13,14 @@ from typing import Any, NamedTuple
 
 from hcq import dtypes
 from hcq.formats import gguf_head, index, npy, safetensors
+from hcq.formats.blocks import BY_NAME
+from hcq.formats.entry import utf8
 from hcq.formats.replace import NewFile, replacing
 from hcq.runtime.buffer import Buffer
 
 _PIECE = 16 << 20  # bytes that are copied out of a device at once
 _INDEX = ".safetensors.index.json"
+_MOST_ZIP_NAME = (1 << 16) - 1 - len(".npy")  # bytes of a tensor's
 
 
 class _Tensor(NamedTuple):
@@ -60,6 +63,9 @@ def save(
     texts = metadata if metadata is not None else {}
     if not isinstance(texts, Mapping) or not all(isinstance(text, str) for pair in texts.items() for text in pair):
         raise TypeError("metadata maps text to text")
+    for pair in texts.items():
+        for text in pair:
+            utf8(text, "metadata's text")
     if types is not None:
         raise ValueError("types of blocks are GGUF's")
     if path.endswith((".npy", ".npz")) and (metadata or shard_bytes is not None):
@@ -88,6 +94,7 @@ def _all(tensors: Any) -> list[_Tensor]:
 def _tensor(name: Any, given: Any) -> _Tensor:
     if not isinstance(name, str):
         raise TypeError(f"names of tensors are text, not {name!r:.60}")
+    utf8(name, "the tensor's name")
     if isinstance(given, Buffer):
         if given.nbytes and not given.is_allocated():
             given._check_usable()  # a closed device says so
@@ -113,6 +120,8 @@ def _save_npz(path: str, tensors: list[_Tensor]) -> None:
     for tensor in tensors:
         if "\0" in tensor.name:  # a zip's names end there
             raise ValueError(f".npz has no name like {tensor.name!r}, with a null character; safetensors has")
+        if len(tensor.name.encode()) > _MOST_ZIP_NAME:
+            raise ValueError(f"the name {tensor.name!r:.60} is too long: .npz has {_MOST_ZIP_NAME} bytes at most")
     heads = [npy.describe(tensor.dtype, tensor.shape) for tensor in tensors]
     with replacing(path) as file, zipfile.ZipFile(io.FileIO(file.descriptor, "wb", closefd=False), "w") as container:
         for tensor, head in zip(tensors, heads, strict=True):
@@ -139,10 +148,8 @@ def _save_gguf(
     if not isinstance(metadata, Mapping):
         raise TypeError("metadata maps text to values")
     found = _all(tensors)
-    known = {tensor.name for tensor in found}
-    unknown = next((name for name in types or () if name not in known), None)
-    if unknown is not None:
-        raise ValueError(f"types speak of a tensor {unknown!r}, and there is none")
+    if types is not None:
+        _check_types(types, found)
     said = types if types is not None else getattr(tensors, "types", {})
     described = [
         (tensor.name, gguf_head.describe(tensor.name, tensor.dtype, tensor.shape, said.get(tensor.name)))
@@ -154,6 +161,18 @@ def _save_gguf(
         for tensor in found:
             _write(tensor, file.write)
             file.write(bytes(-tensor.nbytes % alignment))
+
+
+def _check_types(types: Any, tensors: list[_Tensor]) -> None:
+    if not isinstance(types, Mapping) or not all(isinstance(text, str) for pair in types.items() for text in pair):
+        raise TypeError("types maps tensors' names to names of blocks, as in types={'w': 'Q8_0'}")
+    known = {tensor.name: tensor for tensor in tensors}
+    for name, type_name in types.items():
+        if name not in known:
+            raise ValueError(f"types speak of a tensor {name!r}, and there is none")
+        kind, dtype = BY_NAME.get(type_name), known[name].dtype
+        if kind is not None and kind.dtype is None and dtypes.of(dtype) is not dtypes.uint8:
+            raise TypeError(f"tensor {name!r} is to be of {type_name}: its blocks come as bytes, uint8, not {dtype!r}")
 
 
 def _save_shards(path: str, tensors: list[_Tensor], metadata: Mapping[str, str], most: int) -> None:
