@@ -143,23 +143,26 @@ def test_names_that_a_format_cannot_have_are_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"metadata": {HALF: "x"}}, {"metadata": {"x": HALF}}, {"metadata": {"x": [HALF]}}]
+    ("file", "metadata"),
+    [
+        *((f"a.{suffix}", None) for suffix in ("safetensors", "safetensors.index.json", "npz", "gguf")),
+        *((f"a.{suffix}", {HALF: "x"}) for suffix in ("safetensors", "safetensors.index.json", "gguf")),
+        ("a.safetensors", {"x": HALF}),
+        ("a.gguf", {"x": [HALF]}),
+    ],
+    ids=ascii,
 )
-@pytest.mark.parametrize("file", ["a.safetensors", "a.safetensors.index.json", "a.npz", "a.gguf"])
-def test_texts_that_no_file_can_have_are_refused_with_their_place(file, more, tmp_path):
-    if more and (file == "a.npz" or (file != "a.gguf" and [HALF] in more["metadata"].values())):
-        more = {}  # it has no such metadata
-    tensors = {"a": np.ones(4, np.float32)} if more else {HALF: np.ones(4, np.float32)}
-    if file.endswith(".json"):
-        more = {**more, "shard_bytes": 10}
+def test_texts_that_no_file_can_have_are_refused_with_their_place(file, metadata, tmp_path):
+    tensors = {HALF if metadata is None else "a": np.ones(4, np.float32)}
+    shards = {"shard_bytes": 10} if file.endswith(".json") else {}
     with pytest.raises(ValueError, match=r"(name|text|key) 'a\\ud800b' has half a surrogate pair at place 1"):
-        hcq.save(tmp_path / file, tensors, **more)
+        hcq.save(tmp_path / file, tensors, metadata=metadata, **shards)
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("types", [3, ["a"], {"a": 8}, {"a": "Q8_0"}], ids=str)
 def test_types_that_a_gguf_file_cannot_give_its_tensors_are_refused(types, tmp_path):
-    with pytest.raises(TypeError, match="types maps tensors' names|its blocks come as bytes, uint8, not"):
+    with pytest.raises(TypeError, match=r"types maps tensors' names|its blocks come as bytes, uint8, not"):
         hcq.save(tmp_path / "a.gguf", {"a": np.ones(34, np.float32)}, types=types)
     assert os.listdir(tmp_path) == []
 
