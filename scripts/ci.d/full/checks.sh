@@ -11,7 +11,7 @@ run() { python -m pytest -q -p no:cacheprovider "$@" || status=1; }
 for device in clang llvm null mini; do
   run "tests/test_conformance_$device.py"
 done
-run tests/test_{accesses,allocator,allocator_limit,allocator_work,buffer,buffer_lifetimes,c_kernels,copy,crash}.py \
+run tests/allocator tests/test_{accesses,buffer,buffer_lifetimes,c_kernels,copy,crash}.py \
   tests/test_{graph,graph_hostile,host_memory,hostile,interop,llvm_grid,llvm_grid_memory,llvm_grid_random,llvm_grid_vectors,loader,memory_in_flight,native_stress,npy,processes}.py \
   tests/test_{queues_python,registry,saved_graph,staging,timeline,watch}.py \
   tests/disk tests/profile tests/test_{examples,demo,kernels_launch,python_device}.py
