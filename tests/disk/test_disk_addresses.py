@@ -9,47 +9,12 @@ import threading
 
 import numpy
 import pytest
+from disk_tools import U8, descriptors, whole
 
 import hcq
-from hcq import Buffer, Device, HCQSignal, _native, dtypes
+from hcq import Buffer, Device, HCQSignal, _native
 from hcq.drivers.disk import allocator
 from hcq.errors import DeviceLost
-
-U8 = dtypes.uint8
-
-
-def written(path, count):
-    path.write_bytes(numpy.random.default_rng(1).integers(0, 256, count, dtype=numpy.uint8).tobytes())
-    return path
-
-
-@pytest.fixture
-def file(tmp_path):
-    return written(tmp_path / "data", 100_003)
-
-
-@pytest.fixture
-def big(tmp_path):
-    return written(tmp_path / "big", 3_000_001)
-
-
-@pytest.fixture
-def segment():
-    name = f"hcq-test-{os.getpid()}-{threading.get_ident()}"
-    yield name
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"/dev/shm/{name}")
-
-
-def whole(path, mode=""):
-    return Buffer(f"DISK:{path}{mode}", os.path.getsize(path), U8).allocate()
-
-
-def descriptors():
-    """What the descriptors of this process are open on."""
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            yield os.stat(f"/proc/self/fd/{name}")
 
 
 def test_addresses_are_given_out_and_back_at_any_size(tmp_path):
@@ -172,7 +137,7 @@ def test_a_finalizer_may_give_a_file_back_while_another_is_opened(tmp_path, monk
     )
     thread.start()
     thread.join(20)
-    assert opened and not any(os.path.samestat(os.stat(tmp_path / "a"), found) for found in descriptors())
+    assert opened and not descriptors(tmp_path / "a")
 
 
 @pytest.mark.unchecked("it turns the checks on by itself")
