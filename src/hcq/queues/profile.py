@@ -11,12 +11,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hcq.runtime import lines
+from hcq.runtime.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import NamedTuple
-else:
-    from hcq.runtime.tuples import NamedTuple
 
 SUBMIT, WAIT, COMPILE = 6, 8, 9
 """Kinds of host spans for `_native.record_span` (native/core/record.hpp)."""

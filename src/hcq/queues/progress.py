@@ -10,14 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hcq.runtime import lines
+from hcq.runtime.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import NamedTuple
 
     from hcq.queues.lane import Submit
-else:
-    from hcq.runtime.tuples import NamedTuple
 
 _WORK = ("exec", "copy")
 

@@ -9,15 +9,10 @@ from __future__ import annotations
 import enum
 import struct
 import zlib
-from typing import TYPE_CHECKING
 
 from hcq.drivers.cpu import LIBRARY_VERSION
 from hcq.errors import InvalidProgram
-
-if TYPE_CHECKING:
-    from typing import NamedTuple
-else:
-    from hcq.runtime.tuples import NamedTuple
+from hcq.runtime.tuples import NamedTuple
 
 MAGIC = b"HCQLIB\x1a\n"
 VERSION = LIBRARY_VERSION

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import _native
 from hcq.errors import CompileError
+from hcq.runtime.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from types import ModuleType
-    from typing import NamedTuple
-else:
-    from hcq.runtime.tuples import NamedTuple
 
 # Compiled by re where something is wrong: compiling them takes as long as LLVM takes to parse a kernel.
 _WHERE = r"<string>:(\d+):(\d+): (?:error: )?(.*)"

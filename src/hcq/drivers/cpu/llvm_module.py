@@ -13,17 +13,15 @@ from hcq.drivers.cpu import llvm_context, llvm_host
 from hcq.drivers.cpu import llvm_text as text
 from hcq.drivers.cpu.library import EntryKind, Function, Param, ParamKind
 from hcq.errors import CompileError
+from hcq.runtime.tuples import NamedTuple
 
 # What only grid kernels need is imported with the first of them: it takes longer to import than LLVM takes to compile
 # a plain one.
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import NamedTuple
 
     from hcq.drivers.cpu.llvm_group import Lowered
     from hcq.drivers.cpu.llvm_locals import LocalArray
-else:
-    from hcq.runtime.tuples import NamedTuple
 
 _VALUES = {
     "ptr": ParamKind.POINTER,
