@@ -6,28 +6,13 @@ its disk cache, its profile logger, dtypes, renderers.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
 from tinygrad.helpers import PROFILE, GlobalCounters
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without the garbage collector, which finds nothing in modules that are being imported: a sixth of that time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
 
 if PROFILE:
     # tinygrad's profiler writes PROFILEPATH: hcq's own, which begins when hcq is imported, would write over it.
@@ -36,29 +21,28 @@ if PROFILE:
 
     os.environ["PROFILE"] = str(PROFILE.value)
 
-with uncollected():
-    from hcq import (
-        Allocator,
-        Buffer,
-        BufferOptions,
-        Compiled,
-        CompileError,
-        Compiler,
-        Device,
-        HCQAllocator,
-        HCQBuffer,
-        HCQCompiled,
-        HCQProgram,
-        HCQSignal,
-        HWCommandQueue,
-        HWComputeQueue,
-        HWCopyQueue,
-        LRUAllocator,
-        MallocAllocator,
-        hcq_command,
-        hcq_profile,
-        memory_stats,
-    )
+from hcq import (
+    Allocator,
+    Buffer,
+    BufferOptions,
+    Compiled,
+    CompileError,
+    Compiler,
+    Device,
+    HCQAllocator,
+    HCQBuffer,
+    HCQCompiled,
+    HCQProgram,
+    HCQSignal,
+    HWCommandQueue,
+    HWComputeQueue,
+    HWCopyQueue,
+    LRUAllocator,
+    MallocAllocator,
+    hcq_command,
+    hcq_profile,
+    memory_stats,
+)
 
 __all__ = [
     "Allocator",
@@ -139,8 +123,7 @@ class _LiveBytes:
 
 def _register(name: str, module: str, attribute: str) -> None:
     def factory(canonical: str) -> Compiled:
-        with uncollected():
-            device: Compiled = getattr(import_module(module), attribute)(canonical)
+        device: Compiled = getattr(import_module(module), attribute)(canonical)
         return device
 
     Device.register(name, factory, replace=True)
