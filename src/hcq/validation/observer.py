@@ -1,19 +1,18 @@
 """From the watch point to the model: each event of the runtime, in the model's words.
 
-What does not live here: what is wrong with it (model), red zones (redzones), raising (checks).
+What does not live here: what is wrong with it (model), allocations (allocations), red zones (redzones), raising
+(switch).
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from hcq import _native
 from hcq.queues.device import HCQCompiled
 from hcq.runtime import watch
 from hcq.validation import sites, wraps
+from hcq.validation.allocations import Allocations
 from hcq.validation.events import READ, WRITE, Deed, Link, Set, Wait, Work
 from hcq.validation.hosts import HostAccesses
 from hcq.validation.lanes import Book, Lanes, key_of
@@ -26,9 +25,7 @@ if TYPE_CHECKING:
 
     from hcq.validation.events import Command, Site
     from hcq.validation.lanes import LaneKey
-    from hcq.validation.memory import Region
 
-_DEEDS = 8  # writers of an allocation that are remembered for red zones
 _AHEAD = 2**16  # values that a timeline may have before its queues are heard of
 
 
@@ -37,13 +34,10 @@ class Watcher(watch.Observer):
 
     def __init__(self, report: Callable[[Sequence[Finding]], None]) -> None:
         self.model = Model()
-        self.deeds: dict[int, deque[Deed]] = {}
-        """By the number of an allocation: who could write it since red zones were looked at."""
         self._report = report
         self._book = Book(self.model)
-        self._ranges = Ranges(self.model.memory, self._adopt)
-        self._numbers = itertools.count(1)
-        self._freed: deque[tuple[Hashable, int, int, Site | None]] = deque()
+        self._allocations = Allocations(self.model, self._book)
+        self._ranges = Ranges(self.model.memory, self._allocations.adopt)
         self._promised: set[tuple[Hashable, int]] = set()  # what queues of drivers in Python will set
         self._late: list[Finding] = []
         self._lock = threading.RLock()
@@ -125,7 +119,7 @@ class Watcher(watch.Observer):
             for node in graph.nodes:
                 work = self._ranges.node(graph, node)
                 deed = Deed(f"{work.name} of a graph", str(lane), site)
-                self._note(work, deed)
+                self._allocations.note(work, deed)
                 commands.append((work, deed))
             return self.model.submit(lane, [*commands, *((Set(key, value), whole) for key, value in keys)])
 
@@ -200,8 +194,7 @@ class Watcher(watch.Observer):
 
     def exported(self, buf: Any) -> None:
         def event() -> None:
-            handle = getattr(buf, "_buf", buf)
-            region = self._find(buf, handle)
+            region = self._allocations.find(getattr(buf, "_buf", buf))
             if region is not None:
                 self.model.share(region.number)
 
@@ -225,14 +218,13 @@ class Watcher(watch.Observer):
 
         def event() -> None:
             first, name = handle.va_addr, f"memory of {size} bytes"
-            self._allocate(device, space_of(device), first, first + size, name, site, id(handle))
+            self._allocations.make(device, space_of(device), first, first + size, name, site, id(handle))
 
         self._do(event)
 
     def freed(self, device: Any, handle: Any) -> None:
-        # From finalizers too, so perhaps in the middle of the model's own work: noted now, and looked at later.
         if hasattr(handle, "va_addr") and device is not None:
-            self._freed.append((space_of(device), handle.va_addr, id(handle), sites.here()))
+            self._allocations.given_back(device, handle, sites.here())
 
     def taken(self, device: Any, first: int, last: int) -> None:
         """A driver's `_alloc` was called by itself: memory there is none that was known."""
@@ -246,7 +238,7 @@ class Watcher(watch.Observer):
         """Memory is the driver's again: others may get it who tell nobody. From finalizers too."""
         with self._lock:
             if not self._inside:
-                self._note_freed()
+                self._allocations.end()
             region = self.model.memory.find(space_of(device), address)
             if region is not None and region.first == address and region.is_free:
                 self.model.memory.forget(region.space, region.first, region.last)
@@ -264,16 +256,16 @@ class Watcher(watch.Observer):
     def given(self, device: Any) -> list[int]:
         """Where the allocations of a device lie that commands could write since red zones were looked at."""
         with self._lock:
-            regions = [self.model.memory.region(number) for number in self.deeds]
-        return [region.first for region in regions if region is not None and region.owner.device() is device]
+            return self._allocations.written(device)
 
-    def forget_deeds(self, device: Any) -> None:
+    def writers(self, number: int) -> tuple[Deed, ...]:
+        """Who could write an allocation since then, the last ones. They are told once."""
+        return self._allocations.writers(number)  # without the lock: red zones ask while they hold theirs
+
+    def forget_writers(self, device: Any) -> None:
         """Red zones of a device were looked at: who had its memory until now is of no more use."""
         with self._lock:
-            for number in list(self.deeds):
-                region = self.model.memory.region(number)
-                if region is None or region.owner.device() in (device, None):
-                    self.deeds.pop(number, None)
+            self._allocations.forget_writers(device)
 
     # Helpers
 
@@ -292,7 +284,7 @@ class Watcher(watch.Observer):
             self._inside = True
             try:
                 self._book.sweep()
-                self._note_freed()
+                self._allocations.end()
                 found = self._host.look() if deferred else []
                 if self._late and not quietly:
                     found += self._late
@@ -302,14 +294,6 @@ class Watcher(watch.Observer):
                 self._inside = False
             self._report(found)
 
-    def _note_freed(self) -> None:
-        while self._freed:
-            space, address, handle, site = self._freed.popleft()
-            region = self.model.memory.find(space, address)
-            if region is not None and region.first == address and not _is_held(region, handle):
-                self.model.free(region.number, site)
-                self.deeds.pop(region.number, None)
-
     def _link(
         self, device: Any, queue: str, signal: Any, value: int, site: Site | None, make: Callable[[], Work]
     ) -> list[Finding]:
@@ -317,7 +301,7 @@ class Watcher(watch.Observer):
         key = self._book.signal(signal, value - 1)
         lane = lanes.key(queue) if key in lanes.timelines or not lanes.native else self._stream(lanes, signal)
         deed = Deed(work.name, str(lane), site)
-        self._note(work, deed)
+        self._allocations.note(work, deed)
         commands: list[tuple[Command, Deed]] = [
             self._waiting(*pair, "stream.wait", str(lane), site) for pair in lanes.stream_waits.pop(key, ())
         ]
@@ -344,7 +328,7 @@ class Watcher(watch.Observer):
                     else self._ranges.copy(device, *args)
                 )
                 deed = Deed(work.name, where, site)
-                self._note(work, deed)
+                self._allocations.note(work, deed)
                 made.append((work, deed))
         return made
 
@@ -368,68 +352,16 @@ class Watcher(watch.Observer):
     def _name(self, key: Hashable) -> str:
         return self.model.machine.signals[key].name
 
-    def _note(self, work: Work, deed: Deed) -> None:
-        for access in work.accesses:
-            if access.kind != READ:
-                number = access.region
-                if not number:
-                    region = self.model.memory.find(access.space, access.first)
-                    number = region.number if region is not None else 0
-                if number:
-                    if number not in self.deeds:
-                        self.deeds[number] = deque(maxlen=_DEEDS)
-                    self.deeds[number].append(deed)
-
     def _host_access(self, buf: Any, offset: int, nbytes: int, kind: int) -> None:
         site = sites.here()
         with self._lock:
             if self._inside:
                 return
-            self._note_freed()
-            region = self._find(buf, getattr(buf, "_buf", buf))
+            self._allocations.end()
+            region = self._allocations.find(getattr(buf, "_buf", buf))
             device = region.owner.device() if region is not None else None
             if device is not None:
                 self._host.tell(device, buf, offset, nbytes, kind, site)
-
-    def _find(self, buf: Any, handle: Any) -> Any:
-        if not hasattr(handle, "va_addr"):
-            return None
-        for space in list(self.model.memory.spaces()):
-            region = self.model.memory.find(space, handle.va_addr)
-            if region is not None and not region.is_free:
-                return region
-        return None
-
-    def _allocate(
-        self, device: Any, space: Hashable, first: int, last: int, name: str, site: Site | None, holder: int = 0
-    ) -> int:
-        number = next(self._numbers)
-        self.model.allocate(
-            number,
-            space,
-            first,
-            last,
-            f"{name} on {device.dname}",
-            site,
-            self._book.is_over,
-            self._book.lanes(device),
-            holder if not getattr(device.allocator, "owns_memory", True) else None,
-        )
-        return number
-
-    def _adopt(self, device: Any, space: Hashable, first: int, last: int, name: str) -> None:
-        """Memory from before anybody looked: what is in it is not known."""
-        self.model.share(self._allocate(device, space, first, last, name, None))
-
-
-def _is_held(region: Region, given_back: int) -> bool:
-    """Whether other buffers have the bytes of a file, of which this handle was given back."""
-    if region.holders is None:
-        return False
-    region.holders.discard(given_back)
-    return bool(region.holders - {0}) or any(
-        getattr(getattr(buf, "_buf", None), "va_addr", None) == region.first for buf in _native.live_roots()
-    )
 
 
 def _settings(queue: Any) -> list[tuple[Any, int]]:

@@ -162,7 +162,7 @@ class Checks:
         region = self._watcher.find(device, address)
         if region is None:
             return f"memory of {device.dname}", ()
-        return str(region), self._watcher.deeds.pop(region.number, ())
+        return str(region), self._watcher.writers(region.number)
 
 
 class _Watcher(Watcher):
@@ -181,7 +181,7 @@ class _Watcher(Watcher):
     def synchronized(self, device: Any) -> None:
         super().synchronized(device)
         found = self._checks.check_zones(device)
-        self.forget_deeds(device)
+        self.forget_writers(device)
         self._checks.report(found)
 
 
