@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from hcq.errors import CompileError
 from hcq.kernels import types
 from hcq.kernels.accesses import access_words
-from hcq.kernels.lower import indices
+from hcq.kernels.lower.blocks import PARTS, BlockWriter
 from hcq.kernels.lower.c_ops import Expressions
 from hcq.kernels.lower.c_prelude import STORED, Prelude
 from hcq.kernels.lower.names import entry_name, is_free
@@ -20,12 +20,11 @@ from hcq.kernels.pointers import Origins
 from hcq.kernels.types import Pointer, Vector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hcq.kernels.ir import Block, Function, Op, Value
     from hcq.kernels.lower.dialects import Dialect
 
-_PARTS: Final = {"global_id": ("group_id", "local_size"), "global_size": ("num_groups", "local_size")}
 _WRAP: Final = {"add": "+", "sub": "-", "mul": "*"}
 
 
@@ -44,20 +43,16 @@ class _Loop:
         self.is_left = False
 
 
-class Writer:
+class Writer(BlockWriter[list[str], str]):
     """Writes one function. `names` are each value's variables, one an element; `wide` those of indices, an i64."""
 
     def __init__(self, function: Function, dialect: Dialect) -> None:
-        self.function = function
+        super().__init__(function)
         self.d = dialect
-        self.needs = indices.Needs(function)
         self.p = Prelude(dialect)
         self.x = Expressions(self.p)
         self.lines: list[str] = []
         self.indent = "  "
-        self.names: dict[Value, list[str]] = {}
-        self.wide: dict[Value, str] = {}
-        self.ids: dict[tuple[str, int], str] = {}
         self.loops: list[_Loop] = []
         self.results: list[Sequence[Value]] = []
         self.count = 0
@@ -71,17 +66,13 @@ class Writer:
         inputs = (*self.function.pointers, *self.function.scalars)
         parameters = [self.parameter(number, each) for number, each in enumerate(inputs)]
         passed = [_declared(each) for each in parameters]
-        ops = list(self.function.walk())
-        in_loops = self.d.is_on_processor and not any(op.code == "barrier" for op in ops)
+        in_loops = self.d.is_on_processor and not any(op.code == "barrier" for op in self.function.walk())
         ids: list[tuple[str, int]] = []
-        for op in ops:  # ids stand at the head, once each
-            if op.code == "id" and not indices.is_dead(op, self.needs):
-                kind, dim = op.attributes["kind"], op.attributes["dim"]
-                if in_loops:
-                    parts = (*_PARTS.get(kind, (kind,)), *(("local_id",) if kind == "global_id" else ()))
-                    ids += [(part, dim) for part in parts if (part, dim) not in ids]
-                    self.ids.update({each: f"{each[0]}_{each[1]}" for each in ids})
-                self.id(kind, dim)
+        for kind, dim in self.wanted_ids():
+            if in_loops:
+                ids += [(part, dim) for part in PARTS.get(kind, (kind,)) if (part, dim) not in ids]
+                self.ids.update({each: f"{each[0]}_{each[1]}" for each in ids})
+            self.id(kind, dim)
         self.block(self.function.body)
         while self.lines and self.lines[-1] == "  return;":
             self.lines.pop()
@@ -132,18 +123,11 @@ class Writer:
             return f"constant {spelled} &{name}{place}"
         return f"{spelled} {name}"
 
-    def id(self, kind: str, dim: int) -> str:
-        key = (kind, dim)
-        if key not in self.ids:
-            i32 = self.p.word("i32")
-            if kind in _PARTS:
-                first, second = (self.id(part, dim) for part in _PARTS[kind])
-                text = f"{first} * {second}" + (f" + {self.id('local_id', dim)}" if kind == "global_id" else "")
-            else:
-                text = self.d.ids[kind].format(dim, "xyz"[dim])
-            self.ids[key] = f"{kind}_{dim}"
-            self.line(f"{i32} {self.ids[key]} = {text};")
-        return self.ids[key]
+    def new_id(self, kind: str, dim: int, parts: Sequence[str]) -> str:
+        name = f"{kind}_{dim}"
+        text = " + ".join([" * ".join(parts[:2]), *parts[2:]]) or self.d.ids[kind].format(dim, "xyz"[dim])
+        self.line(f"{self.p.word('i32')} {name} = {text};")
+        return name
 
     # Lines and names
 
@@ -209,55 +193,35 @@ class Writer:
 
     # Blocks
 
-    def block(self, block: Block) -> bool:
-        """Writes operations until one leaves the block; whether one did, and nothing can follow."""
-        for op in block.ops:
-            if self.block_op(op):
-                return op.code != "yield"
-        return True
-
-    def block_op(self, op: Op) -> bool | None:
-        """Writes one operation; whether it left the block."""
-        write: Callable[[Op], bool | None] | None = getattr(self, f"on_{op.code}", None)
-        if write is not None:
-            return write(op)
-        if not indices.is_dead(op, self.needs):
-            self.pure(op)
-        return None
-
     def inner(self, block: Block) -> bool:
         self.indent += "  "
         left = self.block(block)
         self.indent = self.indent[:-2]
         return left
 
-    def pure(self, op: Op) -> None:
+    def value(self, op: Op) -> None:
         result = op.result
-        if result in self.needs.plain:
-            source, element = types.element_of(op.operands[0].type), types.element_of(result.type)
-            lanes = result.type.lanes if isinstance(result.type, Vector) else 1
-            given = [self.names[each] for each in op.operands]
-            texts = []
-            for lane in range(lanes):
-                operands = [names[lane if len(names) > 1 else 0] for names in given]
-                texts.append(self.x.write(op.code, source, element, operands))
-            self.define(result, texts)
-        if result not in self.needs.wide or not indices.in_chain(op):
-            return
+        source, element = types.element_of(op.operands[0].type), types.element_of(result.type)
+        lanes = result.type.lanes if isinstance(result.type, Vector) else 1
+        given = [self.names[each] for each in op.operands]
+        texts = []
+        for lane in range(lanes):
+            operands = [names[lane if len(names) > 1 else 0] for names in given]
+            texts.append(self.x.write(op.code, source, element, operands))
+        self.define(result, texts)
+
+    def index(self, op: Op, operands: Sequence[str]) -> str:
         i64 = self.p.word("i64")
-        operands = [self.wide[each] for each in op.operands]
-        if op.code == "cast":
-            self.wide[result] = operands[0]
-            return
         if op.code == "neg":
-            operands.insert(0, "0")
+            operands = ["0", *operands]
         sign = _WRAP.get(op.code, "-")
         text = f" {sign} ".join(operands)
-        if result.type is types.u64:
+        if op.result.type is types.u64:
             self.p.word("u64")
             text = f"(i64)({f' {sign} '.join(f'(u64){each}' for each in operands)})"
-        self.wide[result] = self.name(result.name or "at")
-        self.line(f"{i64} {self.wide[result]} = {text};")
+        name = self.name(op.result.name or "at")
+        self.line(f"{i64} {name} = {text};")
+        return name
 
     # Values and memory
 
@@ -268,22 +232,19 @@ class Writer:
             self.wide[op.result] = self.p.whole(op.attributes["value"], types.i64)
 
     def on_id(self, op: Op) -> None:
-        if not indices.is_dead(op, self.needs):
-            self.names[op.result] = [self.id(op.attributes["kind"], op.attributes["dim"])]
-            self.widen(op.result)
+        self.names[op.result] = [self.id(op.attributes["kind"], op.attributes["dim"])]
+        self.widen(op.result)
 
     def on_pack(self, op: Op) -> None:
         self.names[op.result] = [self.names[each][0] for each in op.operands]
 
     def on_splat(self, op: Op) -> None:
-        if op.result in self.needs.plain:
-            lanes = op.result.type.lanes if isinstance(op.result.type, Vector) else 1
-            self.names[op.result] = self.names[op.operands[0]] * lanes
+        lanes = op.result.type.lanes if isinstance(op.result.type, Vector) else 1
+        self.names[op.result] = self.names[op.operands[0]] * lanes
 
     def on_extract(self, op: Op) -> None:
-        if op.result in self.needs.plain:
-            self.names[op.result] = [self.names[op.operands[0]][op.attributes["lane"]]]
-            self.widen(op.result)
+        self.names[op.result] = [self.names[op.operands[0]][op.attributes["lane"]]]
+        self.widen(op.result)
 
     def on_local(self, op: Op) -> None:
         name = self.name(op.attributes["name"])
@@ -299,8 +260,7 @@ class Writer:
         return f"{self.names[op.operands[0]][0]}[{index}{f' + {lane}' if lane else ''}]"
 
     def on_offset(self, op: Op) -> None:
-        if op.result in self.needs.plain:
-            self.define(op.result, [f"{self.names[op.operands[0]][0]} + {self.wide[op.operands[1]]}"])
+        self.define(op.result, [f"{self.names[op.operands[0]][0]} + {self.wide[op.operands[1]]}"])
 
     def on_load(self, op: Op) -> None:
         element = types.element_of(op.result.type)
@@ -336,8 +296,7 @@ class Writer:
         self.line(self.d.barrier)
 
     def on_subgroup(self, op: Op) -> None:
-        if not indices.is_dead(op, self.needs):
-            self.define(op.result, [self.d.subgroup[op.attributes["kind"]]])
+        self.define(op.result, [self.d.subgroup[op.attributes["kind"]]])
 
     def on_shuffle(self, op: Op) -> None:
         (value,), (lane,) = (self.names[each] for each in op.operands)

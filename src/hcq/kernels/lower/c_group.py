@@ -64,16 +64,14 @@ class GroupWriter(c.Writer):
         for dim in range(3):
             self.id("local_size", dim)
             self.ids["local_id", dim] = f"local_id_{dim}"
-        for op in self.function.walk():
-            if op.code == "id" and not indices.is_dead(op, self.needs):
-                kind, dim = op.attributes["kind"], op.attributes["dim"]
-                if kind == "global_id":
-                    self.id("group_id", dim)
-                    self.ids[kind, dim] = f"global_id_{dim}"
-                    if dim not in self.global_ids:
-                        self.global_ids.append(dim)
-                else:
-                    self.id(kind, dim)
+        for kind, dim in self.wanted_ids():
+            if kind == "global_id":
+                self.id("group_id", dim)
+                self.ids[kind, dim] = f"global_id_{dim}"
+                if dim not in self.global_ids:
+                    self.global_ids.append(dim)
+            else:
+                self.id(kind, dim)
         first = len(self.lines)
         self.block(self.function.body)
         while self.lines[-1] == "  return;":
@@ -302,8 +300,7 @@ class GroupWriter(c.Writer):
         here.add(value)
         for each in value.op.operands:
             self.compute(each, here, part=True)
-        if not indices.is_dead(value.op, self.needs):
-            super().block_op(value.op)
+        super().block_op(value.op)
 
     def on_return(self, op: Op) -> bool:
         self.line(f"left_0[{_ITEM}] = 1;")

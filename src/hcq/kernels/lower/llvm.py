@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from hcq.kernels import types
 from hcq.kernels.lower import indices, llvm_subgroups
+from hcq.kernels.lower.blocks import BlockWriter
 from hcq.kernels.lower.llvm_ops import Arithmetic
 from hcq.kernels.lower.llvm_targets import CPU
 from hcq.kernels.lower.llvm_text import ENTRY, MEMORY, VALUES, Emitter, literal, shaped
@@ -17,13 +18,12 @@ from hcq.kernels.lower.names import entry_name
 from hcq.kernels.types import Pointer, Scalar, Vector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hcq.kernels.ir import Block, Function, Op, Value
     from hcq.kernels.lower.llvm_targets import Target
     from hcq.kernels.types import Type
 
-_PARTS: Final = {"global_id": ("group_id", "local_size"), "global_size": ("num_groups", "local_size")}
 _ATOMIC: Final = {"add": "add", "and": "and", "or": "or", "xor": "xor", "exchange": "xchg"}
 _ATOMIC_REAL: Final = {"add": "fadd", "min": "fminimum", "max": "fmaximum", "exchange": "xchg"}
 
@@ -51,18 +51,14 @@ def write(function: Function, target: Target = CPU) -> str:
     return Writer(function, target).module()
 
 
-class Writer:
-    """Writes one function. `names` are its values as they are, `wide` those needed as indices, in 64 bits."""
+class Writer(BlockWriter[str, str]):
+    """Writes one function. `names` and `wide` are the names of its values and of indices."""
 
     def __init__(self, function: Function, target: Target) -> None:
-        self.function = function
+        super().__init__(function)
         self.target = target
-        self.needs = indices.Needs(function)
         self.e = Emitter()
         self.arithmetic = Arithmetic(self.e)
-        self.names: dict[Value, str] = {}
-        self.wide: dict[Value, str] = {}
-        self.ids: dict[tuple[str, int], str] = {}
         self.globals: list[str] = []
         self.loops: list[_Loop] = []
         self.merges: list[tuple[str, list[Edge]]] = []
@@ -71,7 +67,10 @@ class Writer:
 
     def module(self) -> str:
         parameters = [self.parameter(each) for each in (*self.function.pointers, *self.function.scalars)]
-        self.prepare_ids()
+        for kind, dim in self.wanted_ids():
+            self.id(kind, dim)
+        if not self.ids:  # the device LLVM tells a kernel of many items from a plain function by what it asks for
+            self.id("group_id", 0)
         self.block(self.function.body)
         name = entry_name(self.function.name)
         convention = f"{self.target.convention} " if self.target.convention else ""
@@ -116,60 +115,27 @@ class Writer:
         self.widen(value)
         return f"{spelled} {name}"
 
-    def prepare_ids(self) -> None:
-        """Ids stand at the head, once each: they are the same wherever the kernel asks."""
-        for op in self.function.walk():
-            if op.code == "id" and not indices.is_dead(op, self.needs):
-                self.id(op.attributes["kind"], op.attributes["dim"])
-        if not self.ids:  # the device LLVM tells a kernel of many items from a plain function by what it asks for
-            self.id("group_id", 0)
-
-    def id(self, kind: str, dim: int) -> str:
-        key = (kind, dim)
-        if key not in self.ids:
-            if kind in _PARTS:  # below 2^31, as is all that a launch has
-                first, second = (self.id(part, dim) for part in _PARTS[kind])
-                self.ids[key] = self.e.emit(f"mul nuw nsw i32 {first}, {second}")
-                if kind == "global_id":
-                    local = self.id("local_id", dim)
-                    self.ids[key] = self.e.emit(f"add nuw nsw i32 {self.ids[key]}, {local}", kind)
-            else:
-                self.ids[key] = self.target.id(self.e, kind, dim)
-        return self.ids[key]
+    def new_id(self, kind: str, dim: int, parts: Sequence[str]) -> str:
+        if not parts:
+            return self.target.id(self.e, kind, dim)
+        first, second, *rest = parts
+        name = self.e.emit(f"mul nuw nsw i32 {first}, {second}")
+        for each in rest:
+            name = self.e.emit(f"add nuw nsw i32 {name}, {each}", kind)
+        return name
 
     # Blocks and values
 
-    def block(self, block: Block) -> None:
-        """Writes operations until one leaves the block."""
-        for op in block.ops:
-            write: Callable[[Op], bool | None] | None = getattr(self, f"on_{op.code}", None)
-            if write is not None:
-                if write(op):
-                    return
-            elif not indices.is_dead(op, self.needs):
-                self.pure(op)
+    def value(self, op: Op) -> None:
+        self.names[op.result] = self.arithmetic.write(op, self.named(op.operands))
 
-    def pure(self, op: Op) -> None:
-        result = op.result
-        if result in self.needs.plain:
-            self.names[result] = self.arithmetic.write(op, [self.names[each] for each in op.operands])
-        if result not in self.needs.wide:
-            return
-        if not indices.in_chain(op):
-            self.widen(result)
-            return
-        operands = [self.wide[each] for each in op.operands]
-        if op.code == "cast":
-            self.wide[result] = operands[0]
-            return
+    def index(self, op: Op, operands: Sequence[str]) -> str:
+        flag = "" if types.element_of(op.result.type) is types.u64 else "nsw "
         if op.code == "neg":
-            operands.insert(0, "0")
-        flag = "" if types.element_of(result.type) is types.u64 else "nsw "
-        code = "sub" if op.code == "neg" else op.code
-        self.wide[result] = self.e.emit(f"{code} {flag}i64 {', '.join(operands)}")
+            return self.e.emit(f"sub {flag}i64 0, {operands[0]}")
+        return self.e.emit(f"{op.code} {flag}i64 {', '.join(operands)}")
 
     def widen(self, value: Value) -> None:
-        """Makes the index of a value that is there as it is, where it is needed."""
         if value in self.needs.wide:
             self.wide[value] = self.extended(self.names[value], types.element_of(value.type))
 
@@ -208,8 +174,6 @@ class Writer:
         self.names[op.result] = self.wide[op.result] = text
 
     def on_id(self, op: Op) -> None:
-        if indices.is_dead(op, self.needs):
-            return
         self.names[op.result] = self.id(op.attributes["kind"], op.attributes["dim"])
         if op.result in self.needs.wide:  # ids are not negative
             self.wide[op.result] = self.e.emit(f"zext i32 {self.names[op.result]} to i64")
@@ -234,8 +198,7 @@ class Writer:
         return self.e.emit(f"getelementptr {flags}{element}, {spelled} {self.names[pointer]}, i64 {self.wide[index]}")
 
     def on_offset(self, op: Op) -> None:
-        if op.result in self.needs.plain:
-            self.names[op.result] = self.address(op, "")
+        self.names[op.result] = self.address(op, "")
 
     def on_load(self, op: Op) -> None:
         pointer, type_ = op.operands[0], op.result.type
@@ -272,9 +235,8 @@ class Writer:
         self.widen(op.result)
 
     def on_subgroup(self, op: Op) -> None:
-        if not indices.is_dead(op, self.needs):
-            self.names[op.result] = llvm_subgroups.write_subgroup(self, op)
-            self.widen(op.result)
+        self.names[op.result] = llvm_subgroups.write_subgroup(self, op)
+        self.widen(op.result)
 
     def on_shuffle(self, op: Op) -> None:
         self.names[op.result] = llvm_subgroups.write_shuffle(self, op)

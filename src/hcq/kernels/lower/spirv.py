@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from hcq.errors import CompileError
 from hcq.kernels import types
 from hcq.kernels.accesses import access_words
-from hcq.kernels.lower import fused, indices, quotient, remainder, subgroups
+from hcq.kernels.lower import fused, quotient, remainder, subgroups
 from hcq.kernels.lower.names import entry_name
 from hcq.kernels.lower.spirv_arguments import Arguments
 from hcq.kernels.lower.spirv_codes import BUILTINS
@@ -23,12 +23,11 @@ from hcq.kernels.lower.spirv_module import Module
 from hcq.kernels.lower.spirv_ops import Arithmetic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
-    from hcq.kernels.ir import Block, Function, Op
+    from hcq.kernels.ir import Function, Op
     from hcq.kernels.lower.spirv_module import Instruction
 
-_PARTS: Final = {"global_id": ("group_id", "local_size"), "global_size": ("num_groups", "local_size")}
 _ACQUIRE_RELEASE, _UNIFORM, _WORKGROUP, _AVAILABLE, _VISIBLE = 0x8, 0x40, 0x100, 0x2000, 0x4000
 _BARRIER: Final = _ACQUIRE_RELEASE | _UNIFORM | _WORKGROUP | _AVAILABLE | _VISIBLE
 _MODES: Final = {"SignedZeroInfNanPreserve": "nan", "RoundingModeRTE": "rte", "DenormPreserve": "denorm"}
@@ -66,13 +65,11 @@ class Writer(Flow):
     def __init__(self, function: Function, words: frozenset[str]) -> None:
         if words - WORDS:
             raise CompileError(f"{min(words - WORDS)!r} is no word of a SPIR-V target: {', '.join(sorted(WORDS))}")
-        self.function = function
         self.words = words
         module = Module()
-        super().__init__(module, Arithmetic(module, "mesa" in words), indices.Needs(function))
+        super().__init__(function, module, Arithmetic(module, "mesa" in words))
         self.helpers = Helpers(self.m, self.x)
         self.memory = Memory(self.m, self.x, function, words)
-        self.ids: dict[tuple[str, int], int] = {}
         self.builtins: dict[str, int] = {}
         self.sizes: list[int] = []
 
@@ -91,9 +88,8 @@ class Writer(Flow):
             self.x.zero = self.arguments.word(3)
         for each in (*self.function.pointers, *self.function.scalars):
             self.names[each] = [self.arguments.read(each)]
-        for op in self.function.walk():  # ids stand at the head, once each
-            if op.code == "id" and not indices.is_dead(op, self.needs):
-                self.id(op.attributes["kind"], op.attributes["dim"])
+        for kind, dim in self.wanted_ids():
+            self.id(kind, dim)
         for each in self.function.parameters:
             self.widen(each)
         self.block(self.function.body)
@@ -139,21 +135,18 @@ class Writer(Flow):
         self.m.decorate(made, "SpecId", dim)
         return made
 
-    def id(self, name: str, dim: int) -> int:
-        key = (name, dim)
-        if key not in self.ids:
-            if name in _PARTS:  # below 2^31, as is all that a launch has
-                first, second = (self.id(part, dim) for part in _PARTS[name])
-                self.ids[key] = self.x.op("IMul", "i32", first, second)
-                if name == "global_id":
-                    self.ids[key] = self.x.op("IAdd", "i32", self.ids[key], self.id("local_id", dim))
-            elif name == "local_size":
-                self.ids[key] = self.sizes[dim]
-            elif name == "num_groups":
-                self.ids[key] = self.arguments.word(dim)
-            else:
-                self.ids[key] = self.builtin("WorkgroupId" if name == "group_id" else "LocalInvocationId", dim)
-        return self.ids[key]
+    def new_id(self, kind: str, dim: int, parts: Sequence[int]) -> int:
+        if parts:
+            first, second, *rest = parts
+            made = self.x.op("IMul", "i32", first, second)
+            for each in rest:
+                made = self.x.op("IAdd", "i32", made, each)
+            return made
+        if kind == "local_size":
+            return self.sizes[dim]
+        if kind == "num_groups":
+            return self.arguments.word(dim)
+        return self.builtin("WorkgroupId" if kind == "group_id" else "LocalInvocationId", dim)
 
     def builtin(self, name: str, dim: int) -> int:
         m = self.m
@@ -163,45 +156,24 @@ class Writer(Flow):
             m.decorate(self.builtins[name], "BuiltIn", BUILTINS[name])
         return m.emit("OpCompositeExtract", m.type("i32"), m.emit("OpLoad", three, self.builtins[name]), dim)
 
-    # Blocks and values
-
-    def block(self, block: Block) -> None:
-        """Writes operations until one leaves the block."""
-        for op in block.ops:
-            write: Callable[[Op], bool | None] | None = getattr(self, f"on_{op.code}", None)
-            if write is not None:
-                if write(op):
-                    return
-            elif not indices.is_dead(op, self.needs):
-                self.pure(op)
-
-    def pure(self, op: Op) -> None:
+    def value(self, op: Op) -> None:
         result = op.result
-        if result in self.needs.plain:
-            source, element = op.operands[op.code == "select"].type, types.element_of(result.type)
-            operands = [self.names[each] for each in op.operands]
-            if op.code == "select" and len(operands[0]) < lanes(result):
-                operands[0] = operands[0] * lanes(result)
-            constant = _constant(op)
-            if op.code == "fma" and element is types.f64 and "fma64" not in self.words:
-                self.names[result] = [self.helpers.fused(each) for each in zip(*operands, strict=True)]
-                return
-            self.names[result] = [
-                self.x.write(op.code, types.element_of(source), element, each, constant)
-                for each in zip(*operands, strict=True)
-            ]
-        if result not in self.needs.wide:
+        source, element = op.operands[op.code == "select"].type, types.element_of(result.type)
+        operands = self.named(op.operands)
+        if op.code == "select" and len(operands[0]) < lanes(result):
+            operands[0] = operands[0] * lanes(result)
+        constant = _constant(op)
+        if op.code == "fma" and element is types.f64 and "fma64" not in self.words:
+            self.names[result] = [self.helpers.fused(each) for each in zip(*operands, strict=True)]
             return
-        if not indices.in_chain(op):
-            self.widen(result)
-            return
-        wide = [self.wide[each] for each in op.operands]
-        if op.code == "cast":
-            self.wide[result] = wide[0]
-        elif op.code == "neg":
-            self.wide[result] = self.x.op("SNegate", "i64", *wide)
-        else:
-            self.wide[result] = self.x.op({"add": "IAdd", "sub": "ISub", "mul": "IMul"}[op.code], "i64", *wide)
+        self.names[result] = [
+            self.x.write(op.code, types.element_of(source), element, each, constant)
+            for each in zip(*operands, strict=True)
+        ]
+
+    def index(self, op: Op, operands: Sequence[int]) -> int:
+        code = {"add": "IAdd", "sub": "ISub", "mul": "IMul", "neg": "SNegate"}[op.code]
+        return self.x.op(code, "i64", *operands)
 
     # Operations that are no arithmetic
 
@@ -212,22 +184,18 @@ class Writer(Flow):
             self.wide[op.result] = self.m.constant("i64", value)
 
     def on_id(self, op: Op) -> None:
-        if not indices.is_dead(op, self.needs):
-            self.names[op.result] = [self.id(op.attributes["kind"], op.attributes["dim"])]
-            self.widen(op.result)
+        self.names[op.result] = [self.id(op.attributes["kind"], op.attributes["dim"])]
+        self.widen(op.result)
 
     def on_pack(self, op: Op) -> None:
-        if op.result in self.needs.plain:
-            self.names[op.result] = [self.names[each][0] for each in op.operands]
+        self.names[op.result] = [self.names[each][0] for each in op.operands]
 
     def on_splat(self, op: Op) -> None:
-        if op.result in self.needs.plain:
-            self.names[op.result] = self.names[op.operands[0]] * lanes(op.result)
+        self.names[op.result] = self.names[op.operands[0]] * lanes(op.result)
 
     def on_extract(self, op: Op) -> None:
-        if not indices.is_dead(op, self.needs):
-            self.names[op.result] = [self.names[op.operands[0]][op.attributes["lane"]]]
-            self.widen(op.result)
+        self.names[op.result] = [self.names[op.operands[0]][op.attributes["lane"]]]
+        self.widen(op.result)
 
     def on_local(self, op: Op) -> None:
         self.names[op.result] = [self.memory.array(op)]
@@ -235,8 +203,7 @@ class Writer(Flow):
     on_private = on_local
 
     def on_offset(self, op: Op) -> None:
-        if op.result in self.needs.plain:
-            self.names[op.result] = [self.memory.moved(op, self.names[op.operands[0]][0], self.wide[op.operands[1]])]
+        self.names[op.result] = [self.memory.moved(op, self.names[op.operands[0]][0], self.wide[op.operands[1]])]
 
     def on_load(self, op: Op) -> None:
         pointer, index = op.operands

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hcq.kernels import types
+from hcq.kernels.lower.blocks import BlockWriter
 from hcq.kernels.lower.spirv_casts import kind
 from hcq.kernels.types import Pointer, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hcq.kernels.ir import Block, Op, Value
-    from hcq.kernels.lower.indices import Needs
+    from hcq.kernels.ir import Function, Op, Value
     from hcq.kernels.lower.spirv_module import Module
     from hcq.kernels.lower.spirv_ops import Arithmetic
     from hcq.kernels.types import Scalar
@@ -37,23 +37,17 @@ class _Loop:
         self.phis: list[list[int | str]] = []
 
 
-class Flow:
-    """Writes control flow. `names` are a function's values, an identity an element; `wide` those needed as indices, an
-    i64. A subclass writes the operations of a block."""
+class Flow(BlockWriter[list[int], int]):
+    """Writes control flow. `names` are a function's values, an identity an element; `wide` those of indices, an i64. A
+    subclass writes the operations of a block."""
 
-    def __init__(self, module: Module, arithmetic: Arithmetic, needs: Needs) -> None:
-        self.m, self.x, self.needs = module, arithmetic, needs
-        self.names: dict[Value, list[int]] = {}
-        self.wide: dict[Value, int] = {}
+    def __init__(self, function: Function, module: Module, arithmetic: Arithmetic) -> None:
+        super().__init__(function)
+        self.m, self.x = module, arithmetic
         self.loops: list[_Loop] = []
         self.merges: list[tuple[int, list[Edge]]] = []
 
-    def block(self, block: Block) -> None:
-        """Writes operations until one leaves the block."""
-        raise NotImplementedError
-
     def widen(self, value: Value) -> None:
-        """Makes the index of a value that is there as it is, where it is needed."""
         if value in self.needs.wide:
             self.wide[value] = self.x.extended(self.names[value][0], types.element_of(value.type))
 
