@@ -136,7 +136,7 @@ def dev(driver: DriverUnderTest) -> Iterator[Any]:
     """The opened device. Tests share it while it stays good."""
     device = _open(driver.device)
     yield device
-    _settle(device)
+    standing.settle(device)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def peer(driver: DriverUnderTest) -> Iterator[Any]:
     """A second device of the same driver."""
     device = _open(driver.peer(1))
     yield device
-    _settle(device)
+    standing.settle(device)
 
 
 @pytest.fixture
@@ -230,14 +230,6 @@ def _once_a_breakage(items: list[pytest.Item]) -> list[pytest.Item]:
             taken.add((test, name))
         kept.append(item)
     return kept
-
-
-def _settle(device: Any) -> None:
-    """What a test leaves queued, the next one finds finished; a device that can't finish is no use to it."""
-    try:
-        device.synchronize()
-    except Exception:
-        standing.discard(device)
 
 
 def _of_suite(item: pytest.Item) -> bool:

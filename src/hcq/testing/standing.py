@@ -34,21 +34,20 @@ def discard(device: Any) -> None:
         device.close()
 
 
+def settle(device: Any) -> None:
+    """Wait for what is queued on a device; close one that can't finish. Blocks, for the time-out at most."""
+    if not _rests(device):
+        device.close()
+
+
 def lose_restless() -> list[Any]:
     """The open devices that don't come to rest within a second or so, each lost now; those that were lost are among
     them. Blocks."""
     from hcq.queues.device import HCQCompiled
 
     devices = {id(device): device for device in [*Device._opened.values(), *HCQCompiled.devices]}
-    found = []
     with _short_waits():
-        for device in devices.values():
-            try:
-                device.synchronize()
-            except Exception:
-                lose(device)
-                found.append(device)
-    return found
+        return [device for device in devices.values() if not _rests(device)]
 
 
 def close(devices: Iterable[Any]) -> list[str]:
@@ -64,6 +63,16 @@ def _close(device: Any) -> str:
         Device.forget(device)  # the next test opens a fresh one all the same
         return f"{device.dname} ({type(error).__name__}: {error})"
     return str(device.dname)
+
+
+def _rests(device: Any) -> bool:
+    """Whether a device finishes what is queued; else it is lost."""
+    try:
+        device.synchronize()
+    except Exception:
+        lose(device)
+        return False
+    return True
 
 
 @contextmanager
