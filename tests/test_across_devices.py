@@ -19,10 +19,13 @@ PAIRS = [(a, b) for a in NAMES for b in NAMES if a != b]
 
 def opened(*names):
     """The devices; the test is skipped where one does not open."""
-    try:
-        return [hcq.Device[name] for name in names]
-    except DeviceUnavailable as why:
-        pytest.skip(str(why))
+    found = []
+    for name in names:
+        try:
+            found.append(hcq.Device[name])
+        except DeviceUnavailable as why:
+            pytest.skip(f"{name}: {why}")
+    return found
 
 
 def there():
@@ -171,10 +174,7 @@ def test_a_photograph_is_split_over_the_devices_and_joined():
     "waiting, waited", [("CLANG", "VULKAN"), ("VULKAN", "CLANG"), ("VULKAN", "GPU"), ("GPU", "VULKAN")]
 )
 def test_a_stream_waits_for_a_stream_or_a_device_of_another_kind(waiting, waited):
-    try:
-        first, second = hcq.Device[waited], hcq.Device[waiting]
-    except hcq.errors.DeviceUnavailable as why:
-        pytest.skip(str(why))
+    first, second = opened(waited, waiting)
     for make in (lambda: first.stream(), lambda: first):
         gate, other, stream = first.signal_t(), make(), second.stream()
         here, there = hcq.zeros(4, hcq.i32, waited), hcq.zeros(4, hcq.i32, waited)

@@ -72,7 +72,7 @@ def run(device: str, body: str) -> None:
     try:
         hcq.Device[device]
     except hcq.errors.DeviceUnavailable as why:
-        pytest.skip(str(why))
+        pytest.skip(f"{device}: {why}")
     command = [sys.executable, "-X", "faulthandler", "-c", BEGIN + body, device]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=os.environ)
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr[-3000:])

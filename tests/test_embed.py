@@ -85,7 +85,7 @@ def test_embeddings_by_one_graph_are_those_of_pytorch(embed, folder, device):
     try:
         hcq.Device[device].synchronize()
     except DeviceUnavailable as error:
-        pytest.skip(str(error))
+        pytest.skip(f"{device}: {error}")
     ids, mask = embed.tokenize(folder, embed.SENTENCES)
     found = embed.embed(embed.Model(folder, device), ids, mask)
     expected = by_torch(folder, ids, mask)

@@ -50,7 +50,7 @@ def test_copies_between_kinds_are_whole(dev, other):
     try:
         opened = hcq.Device[other]
     except hcq.errors.DeviceUnavailable as why:
-        pytest.skip(str(why))
+        pytest.skip(f"{other}: {why}")
     data = noise(100_003)
     source, there, back = filled(dev, data), empty(opened, data.size, BYTE), empty(dev, data.size, BYTE)
     hcq.copy(there, source)
