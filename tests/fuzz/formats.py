@@ -18,7 +18,7 @@ with atheris.instrument_imports(include=["hcq.formats"]):
 from hcq.errors import FormatError
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent / "formats"), str(HERE.parent)]
 from test_formats_fuzz import good_files  # noqa: E402
 
 FOLDER = Path(tempfile.mkdtemp(prefix="hcq-fuzz-"))

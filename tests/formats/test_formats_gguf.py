@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from tensor_files import (
     ARRAY,
-    DEVICES,
     EVERYTHING,
     F32,
     STRING,
@@ -14,7 +13,6 @@ from tensor_files import (
     array,
     gguf,
     noise,
-    opened_device,
     pair,
     same,
     tensor,
@@ -25,12 +23,6 @@ import hcq
 from hcq import dtypes, formats
 from hcq.errors import FormatError
 from hcq.formats import blocks, convert
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    with opened_device(request.param) as name:
-        yield name
 
 
 def test_gguf_has_metadata_and_tensors_in_the_order_of_c(device, tmp_path):

@@ -10,18 +10,12 @@ import weakref
 
 import numpy as np
 import pytest
-from tensor_files import DEVICES, EVERYTHING, field, noise, opened_device, safetensors, same
+from tensor_files import EVERYTHING, field, noise, safetensors, same
 
 import hcq
 from hcq import _native, dtypes, formats
 from hcq.errors import FormatError, UnknownTensor
 from hcq.validation import redzones
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    with opened_device(request.param) as name:
-        yield name
 
 
 def test_every_type_of_safetensors_arrives_as_it_is(device, tmp_path):

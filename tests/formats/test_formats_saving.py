@@ -5,19 +5,13 @@ import signal
 
 import numpy as np
 import pytest
-from tensor_files import DEVICES, EVERYTHING, noise, opened_device, same
+from tensor_files import EVERYTHING, noise, same
 
 import hcq
 from hcq import dtypes, formats
 from hcq.formats import blocks
 
 HALF = "a\ud800b"  # of a surrogate pair: text in Python, and in no file
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    with opened_device(request.param) as name:
-        yield name
 
 
 def test_what_is_saved_is_what_others_read_and_we_load(device, tmp_path):
