@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import FunctionType
 
     from hcq.errors import CompileError
-    from hcq.kernels.frontend.loops import Loop
+    from hcq.kernels.frontend.plans import Loop
     from hcq.kernels.frontend.source import Source
 
 

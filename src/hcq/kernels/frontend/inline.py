@@ -15,7 +15,7 @@ from hcq.kernels import library, types
 from hcq.kernels.frontend import returns
 from hcq.kernels.frontend import source as sources
 from hcq.kernels.frontend.core import Frame
-from hcq.kernels.frontend.expressions import Expressions
+from hcq.kernels.frontend.elements import Elements
 from hcq.kernels.frontend.values import Missing
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _DEPTH = 64
 _RETURN = "return"
 
 
-class Inline(Expressions):
+class Inline(Elements):
     """Calls of Python functions."""
 
     def inline(self, node: ast.AST, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from hcq.kernels import types
 from hcq.kernels.builtins import Builtin
 from hcq.kernels.frontend.calls import Calls
-from hcq.kernels.frontend.core import Core, Join, filled
+from hcq.kernels.frontend.core import Join, filled
+from hcq.kernels.frontend.plans import Loop, Plan, Site
 from hcq.kernels.frontend.returns import RESULT
 from hcq.kernels.frontend.source import stored_names
 from hcq.kernels.frontend.values import (
@@ -23,8 +24,6 @@ from hcq.kernels.frontend.values import (
     describe,
     is_constant,
     is_number,
-    is_pointer,
-    pointer_type,
     same,
 )
 from hcq.kernels.ir import Block, Op, Value
@@ -32,84 +31,11 @@ from hcq.kernels.ir import Block, Op, Value
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hcq.kernels.types import Scalar, Type
-
-
-class Site:
-    """A `continue` or `break`, whose operands are filled in when the loop's types are known."""
-
-    __slots__ = ("block", "env", "node", "op")
-
-    def __init__(self, block: Block, op: Op, env: dict[str, Any], node: ast.AST) -> None:
-        self.block = block
-        self.op = op
-        self.env = env
-        self.node = node
-
-
-class Loop:
-    """A loop while its body is translated. `unrolled`: there is no operation, and leaving must be decided at once."""
-
-    def __init__(self, depth: int, unrolled: bool = False) -> None:
-        self.depth = depth
-        self.unrolled = unrolled
-        self.left = ""  # unrolled: how this round ended
-        self.continues: list[Site] = []
-        self.breaks: list[Site] = []
+    from hcq.kernels.types import Type
 
 
 class _Again(Exception):
     """The guess was wrong and has been corrected."""
-
-
-class _Plan:
-    """What is assumed of the variables that a loop's body assigns."""
-
-    def __init__(self, core: Core, node: ast.stmt, names: Sequence[str]) -> None:
-        self.initial: dict[str, Any] = {}
-        self.types: dict[str, Type] = {}
-        self.weak: set[str] = set()
-        self.shapes: dict[str, tuple[int, ...]] = {}
-        self.kept: dict[str, Any] = {}
-        self.broken: dict[str, Missing] = {}
-        env = core.frame.env
-        for name in names:
-            value = env.get(name)
-            if value is None and name not in env:
-                continue
-            if isinstance(value, Missing):
-                self.broken[name] = value
-            elif is_number(value):
-                self.initial[name] = value
-                if isinstance(value, Value):
-                    self.types[name] = value.type
-                else:
-                    self.types[name] = value.type if isinstance(value, Weak) else _alone(core, node, value)
-                    self.weak.add(name)
-            elif isinstance(value, Array) or is_pointer(value):
-                self.initial[name] = value
-                self.types[name] = pointer_type(value.pointer if isinstance(value, Array) else value)
-                if isinstance(value, Array):
-                    self.shapes[name] = value.shape
-            else:
-                self.kept[name] = value
-
-    def shaped(self, name: str, value: Value) -> Any:
-        """An array, where the variable is one and `value` its pointer."""
-        return Array(value, self.shapes[name]) if name in self.shapes else value
-
-    def settle(self, name: str, type_: Type) -> None:
-        """A weak variable turns out to be of that type."""
-        self.types[name] = type_
-        self.weak.discard(name)
-
-    def give_up(self, name: str, why: Missing) -> None:
-        """The variable can't be carried; reading it will be an error."""
-        self.types.pop(name, None)
-        self.weak.discard(name)
-        self.kept.pop(name, None)
-        self.initial.pop(name, None)
-        self.broken[name] = why
 
 
 class Loops(Calls):
@@ -250,7 +176,7 @@ class Loops(Calls):
     ) -> bool:
         """A loop that runs. `body` translates one round; `make` the operation, whose results are set here."""
         counting = isinstance(node, ast.For)
-        plan = _Plan(self, node, sorted(assigned - targets))
+        plan = Plan(self, node, sorted(assigned - targets))
         outer, arrays, unsettled, count = self.frame.env, len(self.arrays), self.unsettled, self.build.count
         while True:
             loop, block = Loop(self.frame.depth), Block()
@@ -278,7 +204,7 @@ class Loops(Calls):
         self.frame.env = outer
         return self.finish(node, plan, loop, block, arguments, assigned, targets, make)
 
-    def check(self, node: ast.stmt, plan: _Plan, loop: Loop, unsettled: int, counting: bool) -> None:
+    def check(self, node: ast.stmt, plan: Plan, loop: Loop, unsettled: int, counting: bool) -> None:
         """Compares the guess with what the body gives; raises _Again after correcting it."""
         wrong = False
         used = bool(plan.weak) and self.unsettled != unsettled
@@ -331,7 +257,7 @@ class Loops(Calls):
             return None
         return type_ if taken is own else None
 
-    def disagreement(self, node: ast.stmt, site: Site, plan: _Plan, name: str, value: Any) -> Missing:
+    def disagreement(self, node: ast.stmt, site: Site, plan: Plan, name: str, value: Any) -> Missing:
         """Why a variable can't go round."""
         if isinstance(value, Missing):
             return value
@@ -357,7 +283,7 @@ class Loops(Calls):
     def finish(
         self,
         node: ast.For | ast.While,
-        plan: _Plan,
+        plan: Plan,
         loop: Loop,
         block: Block,
         arguments: dict[str, Value],
@@ -418,10 +344,3 @@ class Loops(Calls):
 
 def _is_load(node: ast.Name) -> bool:
     return isinstance(node.ctx, ast.Load)
-
-
-def _alone(core: Core, node: ast.AST, value: Any) -> Scalar:
-    try:
-        return types.of_weak(value)
-    except OverflowError as error:
-        raise core.error(node, str(error)) from None
