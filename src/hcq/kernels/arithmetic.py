@@ -215,7 +215,7 @@ def _larger(a: float, b: float) -> float:
 
 def _fma(type_: Scalar) -> Callable[[float, float, float], float]:
     narrow = rounder(type_)
-    computed = types.f64 if type_ is types.f64 else types.f32
+    computed = types.computed(type_)
 
     def fma(a: float, b: float, c: float) -> float:
         if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):

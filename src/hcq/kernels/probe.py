@@ -47,8 +47,8 @@ def target(device: Any, function: Function) -> str | None:
 
 def _wanted(function: Function) -> set[tuple[str, Scalar]]:
     """The operations of a kernel that are in question, and what they are computed in."""
-    ops = ((op.code, types.element_of(op.result.type)) for op in function.walk() if op.code in CODES)
-    return {(code, types.f64 if element is types.f64 else types.f32) for code, element in ops}
+    ops = (op for op in function.walk() if op.code in CODES)
+    return {(op.code, types.computed(types.element_of(op.result.type))) for op in ops}
 
 
 def is_exact(device: Any, code: str, element: Scalar) -> bool:

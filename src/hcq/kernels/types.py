@@ -179,6 +179,11 @@ def element_of(type_: Type) -> Scalar:
     return type_ if isinstance(type_, Scalar) else type_.element
 
 
+def computed(element: Scalar) -> Scalar:
+    """What numbers of a type are computed in: f32, where they are narrow floats; else their own."""
+    return f32 if element.is_float and element.bits < 32 else element
+
+
 def with_element(type_: Type, element: Scalar) -> Scalar | Vector:
     """A type of the same shape with other elements: what a comparison or conversion of `type_` gives."""
     return vector(element, type_.lanes) if isinstance(type_, Vector) else element

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import hcq
 from hcq.errors import LaunchError
+from hcq.kernels import types
 from hcq.ops.launches import on_processor
-from hcq.ops.matrix import BLOCK_VECTORS, DEPTH, SIDE, STRIP_ROWS, add_panel, multiply_add, sum_type
+from hcq.ops.matrix import BLOCK_VECTORS, DEPTH, SIDE, STRIP_ROWS, add_panel, multiply_add
 from hcq.ops.shapes import element, output
 
 if TYPE_CHECKING:
@@ -63,10 +64,10 @@ def conv2d(
     if on_processor(x):
         lanes = 16 if kind.bits <= 32 else 8
         tiles = -(-high * wide // (BLOCK_VECTORS * lanes)), -(-outputs // groups // STRIP_ROWS), count * groups
-        kernel, items = _windows_wide(sum_type(kind), lanes, steps[1] == 1, bias is not None), (1, 1)
+        kernel, items = _windows_wide(types.computed(kind), lanes, steps[1] == 1, bias is not None), (1, 1)
     else:
         tiles = -(-high * wide // SIDE), -(-outputs // groups // SIDE), count * groups
-        kernel, items = _windows_tiled(sum_type(kind), bias is not None), (SIDE, SIDE)
+        kernel, items = _windows_tiled(types.computed(kind), bias is not None), (SIDE, SIDE)
     kernel[tiles, items](out, *given, *sizes, *steps, *pads, *gaps, stream=stream)
     return out
 

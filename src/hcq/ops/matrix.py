@@ -2,7 +2,7 @@
 
 `wide` is for processors: one work-item a group makes a strip of the result from vectors, with a panel of `b` and its
 own sums in local memory. `tiled` is for devices that run many items together: each makes one element, and the group
-shares tiles of both. What does not live here: convolution (conv).
+shares tiles of both. What does not live here: convolution (convolve).
 """
 
 from __future__ import annotations
@@ -56,16 +56,11 @@ def matmul(a: Buffer, b: Buffer, out: Buffer | None = None, stream: Any = None) 
             lanes = 16 if kind.bits <= 32 else 8
             width = BLOCK_VECTORS * lanes
             groups = -(-columns // width), -(-rows // STRIP_ROWS), count
-            wide(sum_type(kind), lanes)[groups, 1](out, a, b, *sizes, stream=stream)
+            wide(types.computed(kind), lanes)[groups, 1](out, a, b, *sizes, stream=stream)
         else:
             groups = -(-columns // SIDE), -(-rows // SIDE), count
-            tiled(sum_type(kind))[groups, (SIDE, SIDE)](out, a, b, *sizes, stream=stream)
+            tiled(types.computed(kind))[groups, (SIDE, SIDE)](out, a, b, *sizes, stream=stream)
     return out
-
-
-def sum_type(kind: Scalar) -> Scalar:
-    """What products of a type are added up in."""
-    return types.f32 if kind.is_float and kind.bits < 64 else kind
 
 
 def multiply_add(x, y, z, S):

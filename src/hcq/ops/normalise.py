@@ -31,7 +31,7 @@ def softmax(x: Buffer, axis: int = -1, out: Buffer | None = None, stream: Any = 
 
     def rows(out: Buffer, x: Buffer) -> None:
         count = x.shape[-1]
-        _softmax(_inner(out))[x.size // count, ITEMS](out, x, count, stream=stream)
+        _softmax(types.computed(element(out)))[x.size // count, ITEMS](out, x, count, stream=stream)
 
     return along(rows, x, axis, _floating(x), out, stream)
 
@@ -54,7 +54,7 @@ def layer_norm(
         count = x.shape[-1]
         _check(count, weight=weight, bias=bias)
         given = weight if weight is not None else x, bias if bias is not None else x
-        kernel = _layer_norm(_inner(out), weight is not None, bias is not None)
+        kernel = _layer_norm(types.computed(element(out)), weight is not None, bias is not None)
         kernel[x.size // count, ITEMS](out, x, *given, count, float(eps), stream=stream)
 
     return along(rows, x, axis, _floating(x), out, stream)
@@ -73,7 +73,7 @@ def rms_norm(
     def rows(out: Buffer, x: Buffer) -> None:
         count = x.shape[-1]
         _check(count, weight=weight)
-        kernel = _rms_norm(_inner(out), weight is not None)
+        kernel = _rms_norm(types.computed(element(out)), weight is not None)
         given = weight if weight is not None else x
         kernel[x.size // count, ITEMS](out, x, given, count, float(eps), stream=stream)
 
@@ -85,10 +85,6 @@ def _floating(x: Buffer) -> Scalar:
     if not kind.is_float:
         raise LaunchError(f"this takes floats, not {kind}: hcq.ops.cast converts")
     return kind
-
-
-def _inner(out: Buffer) -> Scalar:
-    return types.f64 if element(out) is types.f64 else types.f32
 
 
 def _check(count: int, **given: Buffer | None) -> None:

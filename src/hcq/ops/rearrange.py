@@ -1,6 +1,6 @@
 """Moving elements: transposes, gather and scatter.
 
-What does not live here: copies that broadcast (elementwise), sorting (sort).
+What does not live here: copies that broadcast (elementwise), sorting (sorting).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import hcq
 from hcq.kernels import types
 from hcq.ops.launches import group_for, on_processor
-from hcq.ops.shapes import axes_of, axis_of, element, output
+from hcq.ops.shapes import axes_of, axis_of, element, output, sum_element
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,16 +38,14 @@ LEAST: Final = 4096
 
 def sum(x: Buffer, axis: Any = None, out: Buffer | None = None, stream: Any = None) -> Buffer:
     """The sum. f16 and bf16 are summed in f32; bools and narrow integers give 64 bits, as NumPy's do."""
-    kind = element(x)
-    wide = kind if kind.is_float or kind.bits == 64 else types.u64 if kind.kind == "u" else types.i64
-    return _reduce(_add, 0, x, axis, _inner(wide), wide, out, stream)
+    wide = sum_element(x)
+    return _reduce(_add, 0, x, axis, types.computed(wide), wide, out, stream)
 
 
 def prod(x: Buffer, axis: Any = None, out: Buffer | None = None, stream: Any = None) -> Buffer:
     """The product; types as for `sum`."""
-    kind = element(x)
-    wide = kind if kind.is_float or kind.bits == 64 else types.u64 if kind.kind == "u" else types.i64
-    return _reduce(_multiply, 1, x, axis, _inner(wide), wide, out, stream)
+    wide = sum_element(x)
+    return _reduce(_multiply, 1, x, axis, types.computed(wide), wide, out, stream)
 
 
 def min(x: Buffer, axis: Any = None, out: Buffer | None = None, stream: Any = None) -> Buffer:
@@ -69,7 +67,7 @@ def mean(x: Buffer, axis: Any = None, out: Buffer | None = None, stream: Any = N
     kind = element(x)
     wide = kind if kind.is_float else types.f64
     count = math.prod(x.shape[each] for each in axes_of(len(x.shape), axis))
-    total = _reduce(_add, 0, x, axis, _inner(wide), _inner(wide), None, stream)
+    total = _reduce(_add, 0, x, axis, types.computed(wide), types.computed(wide), None, stream)
     target = output(out, x, tuple(total.shape), wide)
     return map(_over, total, float(count), out=target, stream=stream)
 
@@ -92,11 +90,6 @@ def _larger(a: Any, b: Any) -> Any:
 
 def _over(a: Any, b: Any) -> Any:
     return a / b
-
-
-def _inner(kind: Scalar) -> Scalar:
-    """What narrow floats are added up in."""
-    return types.f32 if kind.is_float and kind.bits < 32 else kind
 
 
 def _reduce(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import hcq
 from hcq.kernels import types
 from hcq.ops.launches import on_processor
-from hcq.ops.shapes import axis_of, element, output
+from hcq.ops.shapes import axis_of, output, sum_element
 
 if TYPE_CHECKING:
     from hcq.kernels.types import Scalar
@@ -35,12 +35,11 @@ def cumsum(x: Buffer, axis: int = -1, exclusive: bool = False, out: Buffer | Non
     Types as for `sum`. `out` must not be `x`. Doesn't block.
     """
     place = axis_of(len(x.shape), axis)
-    kind = element(x)
-    wide = kind if kind.is_float or kind.bits == 64 else types.u64 if kind.kind == "u" else types.i64
+    wide = sum_element(x)
     out = output(out, x, tuple(x.shape), wide)
     shape = tuple(x.shape)
     outer, count, inner = math.prod(shape[:place]), shape[place], math.prod(shape[place + 1 :])
-    within = types.f32 if wide.is_float and wide.bits < 32 else wide
+    within = types.computed(wide)
     if inner == 1:
         scan_rows(out, x, outer, count, within, exclusive, stream)
     else:

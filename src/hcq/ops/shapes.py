@@ -64,6 +64,12 @@ def float_of(*operands: Any) -> Scalar:
     return found if found.is_float else types.f64
 
 
+def sum_element(x: Buffer) -> Scalar:
+    """The type of sums and products over a buffer: 64 bits for bools and narrow integers, as NumPy's."""
+    kind = element(x)
+    return kind if kind.is_float or kind.bits == 64 else types.u64 if kind.kind == "u" else types.i64
+
+
 def shape_of(x: Any) -> Shape:
     """A buffer's shape; a number has none."""
     return () if isinstance(x, (bool, int, float)) else tuple(x.shape)

@@ -80,7 +80,7 @@ class Inline(Elements):
         from hcq.kernels import mathlib
 
         element = types.element_of(arguments[0].type)
-        computed = types.f64 if element is types.f64 else types.f32
+        computed = types.computed(element)
         values = [self.build.cast(each, computed) for each in arguments]
         result = self.inline(node, mathlib.FUNCTIONS[name], [*values, mathlib.FORMATS[computed.name]], {})
         return self.build.cast(result, element)

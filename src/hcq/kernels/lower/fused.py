@@ -45,7 +45,7 @@ def function() -> Function:
 
 
 def _computed(op: Op) -> Scalar:
-    return types.f64 if types.element_of(op.result.type) is types.f64 else types.f32
+    return types.computed(types.element_of(op.result.type))
 
 
 class _Expansion(Rewriter):

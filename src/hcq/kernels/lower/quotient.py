@@ -47,7 +47,7 @@ def _is_wanted(op: Op, words: Container[str]) -> bool:
 
 
 def _computed(value: Value) -> Scalar:
-    return types.f64 if types.element_of(value.type) is types.f64 else types.f32
+    return types.computed(types.element_of(value.type))
 
 
 class _Expansion(Rewriter):
@@ -145,7 +145,7 @@ class _Expansion(Rewriter):
         return s.binary("and", raw, self.number(top)), s.binary("and", raw, self.number(top - 1))
 
     def float(self, bits: Value, narrow: Scalar) -> Value:
-        element = types.f64 if narrow is types.f64 else types.f32
+        element = types.computed(narrow)
         whole = types.scalar(f"u{element.bits}")
         return self.b.cast(self.b.op("bitcast", (self.b.cast(bits, whole),), (element,)).result, narrow)
 

@@ -211,7 +211,7 @@ class Casts:
         """A float as an integer, toward zero and held to the range, NaN as 0."""
         before, after = kind(old), kind(new)
         digits = 53 if old is types.f64 else 24
-        like = types.f64 if old is types.f64 else types.f32
+        like = types.computed(old)
         low, high = new.range
         most = high - (high >> digits)  # the largest that the float has: the upper digits
         least, top = self.literal(float(low), like), self.literal(float(most), like)
