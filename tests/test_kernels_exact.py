@@ -122,9 +122,7 @@ def test_launches_tell_which_operations_are_exact(name, code):
     lacks = name == "VULKAN" and code == "fma"
     with hcq.capture() as graph:  # which is not told of it
         for type_ in (f32, f64):
-            assert probe.is_exact(device, code, type_) != lacks or (
-                name == "VULKAN" and not device.is_cpu_implementation
-            )
+            assert probe.is_exact(device, code, type_) != lacks
     assert len(graph.nodes) == 0
 
 

@@ -144,7 +144,7 @@ def test_sub_groups_of_amds_gpus_are_waves(processor, size):
 
     text = llvm_targets.assembly(lower.source(exchange(), "amdgpu"), llvm_targets.AMDGPU, processor)
     assert "ds_bpermute_b32" in text and "s_barrier" not in text
-    assert f".amdhsa_wavefront_size32 {int(size == 32)}" in text or size == 64
+    assert (".amdhsa_wavefront_size32 1" in text) == (size == 32)  # older processors have no such line
 
 
 def test_ptx_contracts_nothing():
