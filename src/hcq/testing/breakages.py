@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from hcq.testing import standing
+
 VARIABLE = "HCQ_SUITE_BREAKAGE"  # names the breakage for the processes that a test starts (suite/tools.py)
 SHORT = 300  # milliseconds: how long a test waits at most for what a breakage has made impossible
 
@@ -137,11 +139,8 @@ def _close(device: str) -> None:
     from hcq import Device
 
     kind = device.partition(":")[0]
-    for name in [name for name in Device.opened if name.partition(":")[0] == kind]:
-        opened: Any = Device[name]
+    opened = [Device[name] for name in Device.opened if name.partition(":")[0] == kind]
+    for each in opened:
         with contextlib.suppress(Exception):
-            opened._lose("the suite", "a breakage ends", 0)
-        with contextlib.suppress(Exception):
-            opened.close()
-        with contextlib.suppress(Exception):
-            Device.forget(opened)
+            standing.lose(each, "a breakage ends")
+    standing.close(opened)
