@@ -140,9 +140,9 @@ def test_sub_groups_of_ptx_are_warps(ptxas):
 @pytest.mark.parametrize(("processor", "size"), [("gfx942", 64), ("gfx1100", 32)])
 def test_sub_groups_of_amds_gpus_are_waves(processor, size):
     pytest.importorskip("llvmlite", reason="AMD's code is made by llvmlite")
-    from hcq.kernels.lower import llvm_targets
+    from hcq.kernels.lower.llvm import targets
 
-    text = llvm_targets.assembly(lower.source(exchange(), "amdgpu"), llvm_targets.AMDGPU, processor)
+    text = targets.assembly(lower.source(exchange(), "amdgpu"), targets.AMDGPU, processor)
     assert "ds_bpermute_b32" in text and "s_barrier" not in text
     assert (".amdhsa_wavefront_size32 1" in text) == (size == 32)  # older processors have no such line
 
@@ -157,10 +157,10 @@ def test_ptx_contracts_nothing():
 
 def test_amd_objects_are_made():
     pytest.importorskip("llvmlite", reason="AMD's code is made by llvmlite")
-    from hcq.kernels.lower import llvm_targets
+    from hcq.kernels.lower.llvm import targets
 
     for function in kernels():
-        made = llvm_targets.code(lower.source(function, "amdgpu"), llvm_targets.AMDGPU)
+        made = targets.code(lower.source(function, "amdgpu"), targets.AMDGPU)
         assert made[:4] == b"\x7fELF" and function.name.encode() in made
 
 

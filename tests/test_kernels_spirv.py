@@ -19,7 +19,7 @@ from test_kernels_gpu_code import kernels
 import hcq
 from hcq import ops
 from hcq.kernels import builtins, launch, lower
-from hcq.kernels.lower.spirv_text import disassemble
+from hcq.kernels.lower.spirv.text import disassemble
 from hcq.kernels.types import SCALARS, bool_, f16, f32, f64, i8, i32, pointer, u64
 
 

@@ -21,7 +21,7 @@ def show(kernel: str, target: str, choices: list[str] | None) -> int:
     try:
         text = found.source(target, **_choices(found, choices or []))
         if isinstance(text, bytes):
-            from hcq.kernels.lower.spirv_text import disassemble
+            from hcq.kernels.lower.spirv.text import disassemble
 
             text = disassemble(text)
         print(text, end="")

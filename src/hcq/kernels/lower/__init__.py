@@ -32,24 +32,29 @@ def source(function: Function, language: str, target: str | None = None) -> Any:
 
         return print_function(function)
     if language == "llvm":
-        from hcq.kernels.lower import llvm, subgroups
+        from hcq.kernels.lower import subgroups
+        from hcq.kernels.lower.llvm import writer as llvm
 
         return llvm.write(subgroups.expand(function, apart=True))
     if language in ("nvptx", "amdgpu", "ptx"):
-        from hcq.kernels.lower import llvm, llvm_targets, remainder
+        from hcq.kernels.lower import remainder
+        from hcq.kernels.lower.llvm import targets
+        from hcq.kernels.lower.llvm import writer as llvm
 
-        processor = llvm_targets.GPUS["nvptx" if language == "ptx" else language]
+        processor = targets.GPUS["nvptx" if language == "ptx" else language]
         text = llvm.write(remainder.expand(function), processor)
-        return llvm_targets.assembly(text, processor, target) if language == "ptx" else text
+        return targets.assembly(text, processor, target) if language == "ptx" else text
     if language == "spirv":
-        from hcq.kernels.lower import spirv
+        from hcq.kernels.lower.spirv import writer as spirv
 
         return spirv.write(function, target)
     if language in LANGUAGES:
-        from hcq.kernels.lower import c, c_group, dialects, subgroups
+        from hcq.kernels.lower import subgroups
+        from hcq.kernels.lower.c import dialects, group
+        from hcq.kernels.lower.c import writer as c
 
         dialect = dialects.DIALECTS[language]
         if not dialect.shuffle:
             function = subgroups.expand(function, apart=dialect is dialects.C)
-        return c_group.write(function, dialect) if dialect is dialects.C else c.write(function, dialect)
+        return group.write(function, dialect) if dialect is dialects.C else c.write(function, dialect)
     raise CompileError(f"kernels are not written in {language!r}; expected one of {', '.join(LANGUAGES)}")

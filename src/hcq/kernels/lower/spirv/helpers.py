@@ -1,6 +1,6 @@
 """Functions of a SPIR-V module besides its kernel: what is long and wanted often is written once, and called.
 
-What does not live here: what they compute (fused).
+What does not live here: what they compute (lower.fused).
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from hcq.kernels import types
 from hcq.kernels.lower import fused
-from hcq.kernels.lower.spirv_casts import kind
+from hcq.kernels.lower.spirv.casts import kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hcq.kernels.ir import Op, Value
-    from hcq.kernels.lower.spirv_module import Module
-    from hcq.kernels.lower.spirv_ops import Arithmetic
+    from hcq.kernels.lower.spirv.module import Module
+    from hcq.kernels.lower.spirv.ops import Arithmetic
 
 
 class Helpers:

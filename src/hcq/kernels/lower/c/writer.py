@@ -1,7 +1,7 @@
 """A kernel in the C family: its values as variables, its memory as arrays, the function around them.
 
 One writer for all dialects (dialects). A vector is as many variables as it has elements; compilers put neighbours
-together again. What does not live here: control flow (c_flow), expressions (c_ops), helper functions (c_prelude).
+together again. What does not live here: control flow (flow), expressions (ops), helper functions (prelude).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from hcq.errors import CompileError
 from hcq.kernels import types
 from hcq.kernels.lower.blocks import PARTS
-from hcq.kernels.lower.c_flow import Flow
-from hcq.kernels.lower.c_ops import Expressions
-from hcq.kernels.lower.c_prelude import STORED
+from hcq.kernels.lower.c.flow import Flow
+from hcq.kernels.lower.c.ops import Expressions
+from hcq.kernels.lower.c.prelude import STORED
 from hcq.kernels.lower.names import entry_name, is_free
 from hcq.kernels.types import Pointer, Vector
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hcq.kernels.ir import Function, Op, Value
-    from hcq.kernels.lower.dialects import Dialect
+    from hcq.kernels.lower.c.dialects import Dialect
 
 _WRAP: Final = {"add": "+", "sub": "-", "mul": "*"}
 

@@ -2,7 +2,7 @@
 
 f16 and bf16 are held in a float and rounded after every operation. bf16 is rounded by integer instructions, since the
 processors' own conversions flush small numbers to zero; f16 comes from a double through a float rounded to odd, which
-is as good as rounding once. What does not live here: memory, ids, control flow (llvm).
+is as good as rounding once. What does not live here: memory, ids (writer), control flow (flow).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hcq.kernels import ir, types
-from hcq.kernels.lower.llvm_text import MEMORY, VALUES, Emitter, lanes_of, number, repeated, shaped, suffix
+from hcq.kernels.lower.llvm.text import MEMORY, VALUES, Emitter, lanes_of, number, repeated, shaped, suffix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """Control flow of a kernel's LLVM IR: basic blocks and phis, from blocks in blocks.
 
-Every argument of a block becomes a phi; nothing is analysed. What does not live here: what stands in a block (llvm).
+Every argument of a block becomes a phi; nothing is analysed. What does not live here: what stands in a block (writer).
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from hcq.kernels import types
 from hcq.kernels.lower import indices
 from hcq.kernels.lower.blocks import BlockWriter
-from hcq.kernels.lower.llvm_text import VALUES, Emitter, shaped
+from hcq.kernels.lower.llvm.text import VALUES, Emitter, shaped
 from hcq.kernels.types import Pointer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hcq.kernels.ir import Block, Function, Op, Value
-    from hcq.kernels.lower.llvm_targets import Target
+    from hcq.kernels.lower.llvm.targets import Target
     from hcq.kernels.types import Scalar, Type
 
 Edge = tuple[str, list[str]]

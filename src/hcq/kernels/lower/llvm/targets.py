@@ -1,7 +1,7 @@
 """What LLVM IR for a processor looks like around a kernel's own operations: address spaces, ids, barrier, entry.
 
 The CPU's is the dialect of the device LLVM. GPUs are compiled here as well (`assembly`, `code`), since no device needs
-to be there for it. What does not live here: operations (llvm_ops), control flow (llvm).
+to be there for it. What does not live here: operations (ops), control flow (flow).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hcq.drivers.cpu import llvm_host
 from hcq.errors import CompileError
 
 if TYPE_CHECKING:
-    from hcq.kernels.lower.llvm_text import Emitter
+    from hcq.kernels.lower.llvm.text import Emitter
 
 
 class Target(NamedTuple):

@@ -1,6 +1,6 @@
 """Control flow of a SPIR-V kernel: structured blocks and phis, from blocks in blocks.
 
-What does not live here: what stands in a block (spirv).
+What does not live here: what stands in a block (writer).
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from hcq.kernels import types
 from hcq.kernels.lower.blocks import BlockWriter
-from hcq.kernels.lower.spirv_casts import kind
+from hcq.kernels.lower.spirv.casts import kind
 from hcq.kernels.types import Pointer, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hcq.kernels.ir import Function, Op, Value
-    from hcq.kernels.lower.spirv_module import Module
-    from hcq.kernels.lower.spirv_ops import Arithmetic
+    from hcq.kernels.lower.spirv.module import Module
+    from hcq.kernels.lower.spirv.ops import Arithmetic
     from hcq.kernels.types import Scalar
 
 Edge = tuple[int, list[list[int]]]

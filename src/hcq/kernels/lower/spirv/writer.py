@@ -1,7 +1,7 @@
 """A kernel as a SPIR-V module for Vulkan's compute: the entry, ids, and the operations of a block.
 
-What a driver has to know of a module is in docs/design/spirv.md. What does not live here: pure operations (spirv_ops),
-control flow (spirv_flow), memory (spirv_memory), words (spirv_module), printing (spirv_text).
+What a driver has to know of a module is in docs/design/spirv.md. What does not live here: pure operations (ops),
+control flow (flow), memory (memory), words (module), printing (text).
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from hcq.kernels import types
 from hcq.kernels.accesses import access_words
 from hcq.kernels.lower import fused, quotient, remainder, subgroups
 from hcq.kernels.lower.names import entry_name
-from hcq.kernels.lower.spirv_arguments import Arguments
-from hcq.kernels.lower.spirv_codes import BUILTINS
-from hcq.kernels.lower.spirv_flow import Flow, lanes
-from hcq.kernels.lower.spirv_helpers import Helpers
-from hcq.kernels.lower.spirv_memory import Memory
-from hcq.kernels.lower.spirv_module import Module
-from hcq.kernels.lower.spirv_ops import Arithmetic
+from hcq.kernels.lower.spirv.arguments import Arguments
+from hcq.kernels.lower.spirv.codes import BUILTINS
+from hcq.kernels.lower.spirv.flow import Flow, lanes
+from hcq.kernels.lower.spirv.helpers import Helpers
+from hcq.kernels.lower.spirv.memory import Memory
+from hcq.kernels.lower.spirv.module import Module
+from hcq.kernels.lower.spirv.ops import Arithmetic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hcq.kernels.ir import Function, Op
-    from hcq.kernels.lower.spirv_module import Instruction
+    from hcq.kernels.lower.spirv.module import Instruction
 
 _ACQUIRE_RELEASE, _UNIFORM, _WORKGROUP, _AVAILABLE, _VISIBLE = 0x8, 0x40, 0x100, 0x2000, 0x4000
 _BARRIER: Final = _ACQUIRE_RELEASE | _UNIFORM | _WORKGROUP | _AVAILABLE | _VISIBLE

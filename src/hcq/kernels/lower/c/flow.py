@@ -1,6 +1,6 @@
 """Control flow of a kernel in the C family: statements in statements, and the variables that pass values on.
 
-What does not live here: what stands in a block (c).
+What does not live here: what stands in a block (writer).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hcq.kernels import types
 from hcq.kernels.accesses import access_words
 from hcq.kernels.lower.blocks import BlockWriter
-from hcq.kernels.lower.c_prelude import Prelude
+from hcq.kernels.lower.c.prelude import Prelude
 from hcq.kernels.pointers import Origins
 from hcq.kernels.types import Pointer, Vector
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hcq.kernels.ir import Block, Function, Op, Value
-    from hcq.kernels.lower.dialects import Dialect
+    from hcq.kernels.lower.c.dialects import Dialect
 
 
 class _Loop:

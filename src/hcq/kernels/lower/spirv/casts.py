@@ -1,7 +1,7 @@
 """What SPIR-V's values are held as, and how they become each other: conversions, and the bits of what is in memory.
 
 f16 and bf16 are held in an f32, rounded after every operation, and converted by integer instructions: which way
-SPIR-V's own conversion rounds is a driver's choice. What does not live here: other operations (spirv_ops).
+SPIR-V's own conversion rounds is a driver's choice. What does not live here: other operations (ops).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hcq.kernels import types
 
 if TYPE_CHECKING:
-    from hcq.kernels.lower.spirv_module import Module
+    from hcq.kernels.lower.spirv.module import Module
     from hcq.kernels.types import Scalar
 
 

@@ -1,7 +1,7 @@
 """Helper functions that a kernel's text in the C family begins with: only those that it needs, each after what it uses.
 
 Written once for all dialects from typedefs and the dialect's table. What does not live here: which operation needs
-which helper (c_ops).
+which helper (ops).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hcq.errors import CompileError
 from hcq.kernels import types
 
 if TYPE_CHECKING:
-    from hcq.kernels.lower.dialects import Dialect
+    from hcq.kernels.lower.c.dialects import Dialect
     from hcq.kernels.types import Scalar, Space
 
 HELD: Final = {types.bool_: "bool", types.f16: "f32", types.bf16: "f32"}

@@ -1,7 +1,7 @@
 """How a SPIR-V kernel finds its arguments: the push-constant block, and the block behind an address.
 
 The layout is that of HCQProgram.fill_kernargs everywhere: buffers' addresses, 8 bytes each, then the values, each at a
-multiple of its size. What does not live here: what is done with them (spirv).
+multiple of its size. What does not live here: what is done with them (writer).
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hcq.kernels import types
-from hcq.kernels.lower.spirv_casts import stored
+from hcq.kernels.lower.spirv.casts import stored
 from hcq.kernels.types import Pointer
 
 if TYPE_CHECKING:
     from hcq.kernels.ir import Function, Value
-    from hcq.kernels.lower.spirv_module import Module
-    from hcq.kernels.lower.spirv_ops import Arithmetic
+    from hcq.kernels.lower.spirv.module import Module
+    from hcq.kernels.lower.spirv.ops import Arithmetic
 
 HEAD: Final = 16
 """Bytes before the arguments: the launch's number of groups, three of 32 bits, and four that are not used."""

@@ -1,7 +1,7 @@
 """Sub-groups of GPUs by their own instructions: PTX's warps of 32, AMD's waves of the processor's size.
 
-A value travels in words of 32 bits. What does not live here: sub-groups through local memory (subgroups), for targets
-without any.
+A value travels in words of 32 bits. What does not live here: sub-groups through local memory (lower.subgroups), for
+targets without any.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hcq.kernels import types
-from hcq.kernels.lower.llvm_text import VALUES
+from hcq.kernels.lower.llvm.text import VALUES
 
 if TYPE_CHECKING:
     from hcq.kernels.ir import Op
-    from hcq.kernels.lower.llvm import Writer
+    from hcq.kernels.lower.llvm.writer import Writer
 
 NATIVE: Final = frozenset({"nvptx", "amdgpu"})
 """Targets with such instructions."""

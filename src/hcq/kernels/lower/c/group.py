@@ -1,7 +1,8 @@
 """A kernel with barriers in C for processors: a loop over the items of the group between each two of its barriers.
 
-The group's first item runs it, as it does kernels without barriers (c). A value that lives from region to region is an
-array with one element an item. What does not live here: where a kernel is cut (regions), statements (c).
+The group's first item runs it, as it does kernels without barriers (writer). A value that lives from region to region
+is an array with one element an item. What does not live here: where a kernel is cut (regions), statements (flow,
+writer).
 """
 
 from __future__ import annotations
@@ -9,16 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hcq.kernels import types
-from hcq.kernels.lower import c, indices
+from hcq.kernels.lower import indices
+from hcq.kernels.lower.c.regions import Regions, guarded
+from hcq.kernels.lower.c.writer import Writer
 from hcq.kernels.lower.names import entry_name
-from hcq.kernels.lower.regions import Regions, guarded
 from hcq.kernels.types import Vector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hcq.kernels.ir import Block, Function, Op, Value
-    from hcq.kernels.lower.dialects import Dialect
+    from hcq.kernels.lower.c.dialects import Dialect
 
 _MOST: Final = 5 << 19
 """Bytes on the stack, which has 3 MiB: what up to _ITEMS items keep, and what one has for itself."""
@@ -38,10 +40,10 @@ def write(function: Function, dialect: Dialect) -> str:
         text = writer.text()
         if writer.kept_bytes * _ITEMS + writer.own_bytes <= _MOST:
             return text
-    return c.write(function, dialect)
+    return Writer(function, dialect).text()
 
 
-class GroupWriter(c.Writer):
+class GroupWriter(Writer):
     """Writes one function. `pending` is the region that is gathered: operations, and values passed on, in order."""
 
     def __init__(self, function: Function, dialect: Dialect) -> None:

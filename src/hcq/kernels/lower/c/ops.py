@@ -2,7 +2,7 @@
 
 Integers wrap because they are computed unsigned; floats stand one operation an expression, so that nothing can be
 contracted; f16 and bf16 are held in f32 and rounded after every operation. What does not live here: helper functions
-(c_prelude), statements (c).
+(prelude), statements (flow, writer).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from hcq.kernels import ir, types
-from hcq.kernels.lower.c_prelude import HELD, STORED
+from hcq.kernels.lower.c.prelude import HELD, STORED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hcq.kernels.lower.c_prelude import Prelude
+    from hcq.kernels.lower.c.prelude import Prelude
     from hcq.kernels.types import Scalar
 
 _COMPARE: Final = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}

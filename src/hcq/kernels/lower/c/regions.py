@@ -5,7 +5,7 @@ computed from what the group knows. What stands between is a region, a loop over
 items go through along neighbouring elements is the group's too: then the items are the inner loop, which becomes
 vectors. What an item defines in one region and uses in another is kept, one element an item, or computed again.
 
-What does not live here: code (c_group); the same for LLVM IR of any origin (drivers/cpu/llvm_regions).
+What does not live here: code (group); the same for LLVM IR of any origin (drivers/cpu/llvm_regions).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SPIR-V's numbers: the instructions that kernels are written with, and the words of their operands.
 
-From the SPIR-V specification 1.6 and its extended instructions GLSL.std.450. One table for the writer (spirv_module)
-and for the printer (spirv_text). What does not live here: what is written with them.
+From the SPIR-V specification 1.6 and its extended instructions GLSL.std.450. One table for the writer (module)
+and for the printer (text). What does not live here: what is written with them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A SPIR-V module as text, as spirv-dis writes it, for the instructions that kernels are written with.
 
-What does not live here: their numbers (spirv_codes).
+What does not live here: their numbers (codes).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import struct
 from typing import Final
 
 from hcq.errors import InvalidProgram
-from hcq.kernels.lower.spirv_codes import BUILTINS, CODES, ENUMS, MAGIC
+from hcq.kernels.lower.spirv.codes import BUILTINS, CODES, ENUMS, MAGIC
 
 _NAMES: Final = {code.number: name for name, code in CODES.items()}
 _WORDS: Final = {kind: {number: word for word, number in words.items()} for kind, words in ENUMS.items()}

@@ -1,7 +1,7 @@
 """The languages of the C family, one table each: how C, OpenCL C, CUDA C and Metal spell what kernels are made of.
 
 Scalars are called i8 to u64, f32 and f64 in all of them, and m_NAME in memory, by typedefs at the head. What does not
-live here: operations written from these (c_ops, c_prelude), statements (c).
+live here: operations written from these (ops, prelude), statements (flow, writer).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The LLVM IR of a kernel: memory, ids, the function around them.
 
-One writer for all targets (llvm_targets). What does not live here: pure operations (llvm_ops), control flow
-(llvm_flow).
+One writer for all targets (targets). What does not live here: pure operations (ops), control flow (flow).
 """
 
 from __future__ import annotations
@@ -9,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hcq.kernels import types
-from hcq.kernels.lower import llvm_subgroups
-from hcq.kernels.lower.llvm_flow import Flow
-from hcq.kernels.lower.llvm_ops import Arithmetic
-from hcq.kernels.lower.llvm_targets import CPU
-from hcq.kernels.lower.llvm_text import ENTRY, MEMORY, VALUES, literal, shaped
+from hcq.kernels.lower.llvm import subgroups
+from hcq.kernels.lower.llvm.flow import Flow
+from hcq.kernels.lower.llvm.ops import Arithmetic
+from hcq.kernels.lower.llvm.targets import CPU
+from hcq.kernels.lower.llvm.text import ENTRY, MEMORY, VALUES, literal, shaped
 from hcq.kernels.lower.names import entry_name
 from hcq.kernels.types import Pointer, Vector
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hcq.kernels.ir import Function, Op, Value
-    from hcq.kernels.lower.llvm_targets import Target
+    from hcq.kernels.lower.llvm.targets import Target
 
 _ATOMIC: Final = {"add": "add", "and": "and", "or": "or", "xor": "xor", "exchange": "xchg"}
 _ATOMIC_REAL: Final = {"add": "fadd", "min": "fminimum", "max": "fmaximum", "exchange": "xchg"}
@@ -182,11 +181,11 @@ class Writer(Flow):
         self.widen(op.result)
 
     def on_subgroup(self, op: Op) -> None:
-        self.names[op.result] = llvm_subgroups.write_subgroup(self, op)
+        self.names[op.result] = subgroups.write_subgroup(self, op)
         self.widen(op.result)
 
     def on_shuffle(self, op: Op) -> None:
-        self.names[op.result] = llvm_subgroups.write_shuffle(self, op)
+        self.names[op.result] = subgroups.write_shuffle(self, op)
         self.widen(op.result)
 
     def on_barrier(self, op: Op) -> None:

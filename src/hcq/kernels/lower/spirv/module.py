@@ -1,6 +1,6 @@
 """A SPIR-V module while it is written: identities, types, constants, the sections that it must be in, and its words.
 
-What does not live here: which instructions a kernel becomes (spirv_ops, spirv).
+What does not live here: which instructions a kernel becomes (ops, writer).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import Final, TypeAlias
 
-from hcq.kernels.lower.spirv_codes import CODES, ENUMS, MAGIC, VERSION
+from hcq.kernels.lower.spirv.codes import CODES, ENUMS, MAGIC, VERSION
 
 Word: TypeAlias = "int | str"
 Instruction: TypeAlias = list[Word]

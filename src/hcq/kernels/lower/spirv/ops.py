@@ -1,7 +1,7 @@
 """The pure operations of ir.OPS in SPIR-V, exact to the last bit, an element at a time.
 
-Operators are kept off operands that they are undefined for. What does not live here: conversions (spirv_casts), memory,
-ids, control flow (spirv).
+Operators are kept off operands that they are undefined for. What does not live here: conversions (casts), memory,
+ids (writer), control flow (flow).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hcq.kernels import ir
-from hcq.kernels.lower.spirv_casts import Casts, kind
+from hcq.kernels.lower.spirv.casts import Casts, kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """A SPIR-V kernel's memory: buffers by 64-bit addresses, arrays of the group and of the item, atomic operations.
 
 Every access to what others may see is "non-private" in the Vulkan memory model's words, so that barriers order it.
-What does not live here: control flow (spirv), conversions (spirv_ops).
+What does not live here: control flow (flow), conversions (ops).
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 from hcq.errors import CompileError
 from hcq.kernels import types
-from hcq.kernels.lower.spirv_casts import kind, stored
+from hcq.kernels.lower.spirv.casts import kind, stored
 from hcq.kernels.pointers import Origins
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from hcq.kernels.ir import Function, Op, Value
-    from hcq.kernels.lower.spirv_module import Module
-    from hcq.kernels.lower.spirv_ops import Arithmetic
+    from hcq.kernels.lower.spirv.module import Module
+    from hcq.kernels.lower.spirv.ops import Arithmetic
     from hcq.kernels.types import Scalar
 
 _ALIGNED, _NON_PRIVATE = 0x2, 0x20

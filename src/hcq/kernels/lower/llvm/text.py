@@ -1,4 +1,4 @@
-"""Lines of LLVM IR: names, literals, types, declarations. What does not live here: what is written (llvm_ops, llvm)."""
+"""Lines of LLVM IR: names, literals, types, declarations. What does not live here: what is written (ops, writer)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""LLVM IR, by one writer for processors, PTX and AMD's GPUs."""

@@ -1,0 +1,1 @@
+"""SPIR-V for Vulkan's compute (docs/design/spirv.md)."""
