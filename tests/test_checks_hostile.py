@@ -346,6 +346,7 @@ def test_a_report_of_what_stands_tells_the_checks_nothing(k, monkeypatch):
             fill(a, vals=(N, 1.0))
             device.hw_compute_queue_t().wait(gate, 1).exec(fill, fill.fill_kernargs((a,), (N, 1.0))).submit(device)
             short.setenv("HCQ_TIMEOUT_MS", "20")
+            short.setattr("hcq.queues.report._IDLE", 1000)  # whatever devices earlier tests opened
             with pytest.raises(errors.SignalTimeout, match="COPY queue of MANUAL"):
                 a.copyout(bytearray(4 * N))
             short.undo()

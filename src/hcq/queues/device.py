@@ -12,7 +12,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hcq import config
+from hcq import _native, config
 from hcq.errors import DeviceLost, SignalTimeout
 from hcq.queues import faults, profile, report
 from hcq.queues.kernargs import Kernargs
@@ -375,6 +375,9 @@ class HCQCompiled(Compiled):
                     signal.fail(error, signal.value + 1, value)
                 signal.value = value
 
+    def _leave(self) -> None:
+        """A driver's own part of leaving the interpreter: called once what is queued had its time. Raises nothing."""
+
     def _close(self) -> None:
         """Free what this class holds. A driver that overrides this calls it first, while its memory is still there."""
         for lane in self.lanes:
@@ -435,11 +438,16 @@ class _Patience:
 
 @atexit.register
 def _leave() -> None:
-    # The work of Python drivers gets some time to finish; whatever is wrong with it is nobody's concern any more.
+    # What is queued gets some time to finish, all of it together; what is wrong with it is nobody's concern any more.
+    # Native queues come last: the count of what they have leaves out those that stand at waits for the others.
     deadline = time.monotonic() + _LEAVE_SECONDS
-    for device in _known.__get__(None, HCQCompiled):
+    devices = HCQCompiled.devices
+    for device in devices:
         for signal, value in device._unfinished():
             try:
                 signal.wait(value, max(0.0, deadline - time.monotonic()) * 1000)
             except Exception:
                 break
+    _native.drain(max(0.0, deadline - time.monotonic()))
+    for device in devices:
+        device._leave()

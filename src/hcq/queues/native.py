@@ -6,7 +6,6 @@ are written in Python (device, command_queue), which need nothing of this.
 
 from __future__ import annotations
 
-import atexit
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Self
@@ -21,8 +20,6 @@ from hcq.queues.signal import HCQSignal
 from hcq.runtime import watch
 from hcq.runtime.allocator import HostAllocator
 from hcq.runtime.compiler import Compiler
-
-_LEAVE_SECONDS = 5.0
 
 
 class NativeAllocator(HostAllocator, HCQAllocator):
@@ -168,9 +165,3 @@ class NativeDevice(_native.CommandDevice, HCQCompiled):
 
     def _close(self) -> None:
         self._shut()
-
-
-@atexit.register
-def _leave() -> None:
-    # What is queued gets some time to finish; what is wrong with it is nobody's concern any more.
-    _native.drain(_LEAVE_SECONDS)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
-import time
 import weakref
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -27,10 +25,6 @@ _KINDS = {1: "an integrated GPU", 2: "a GPU", 3: "a virtual GPU", CPU: "Vulkan o
 
 _MOST_ROUNDS = {"llvmpipe": 65535}
 """Drivers that end a kernel's loops after so many rounds of an item, as if they were over: lavapipe, by its name."""
-
-_LEAVE_SECONDS = 5.0
-
-_open: weakref.WeakSet[VulkanDevice] = weakref.WeakSet()
 
 
 class VulkanDevice(HCQCompiled):
@@ -65,7 +59,6 @@ class VulkanDevice(HCQCompiled):
         runtime = functools.partial(VulkanProgram, self)
         queues = VulkanComputeQueue, VulkanCopyQueue
         super().__init__(name, allocator_t(self), None, VulkanCompiler(), runtime, VulkanSignal, *queues)
-        _open.add(self)
 
     def give(self, lane: int, words: list[Any]) -> bool:
         """Hand words to a lane. False: there is no room. Raises DeviceLost where Vulkan refuses them."""
@@ -105,7 +98,12 @@ class VulkanDevice(HCQCompiled):
         if self._unfinished():  # theirs: nobody is to wait for them
             super().lose("the device was closed before it was done")
         super()._close()
-        _open.discard(self)
+
+    def _leave(self) -> None:
+        # Drivers take themselves down when the process ends: no thread of ours may be in one then.
+        self.native.stop()
+        if self._unfinished():
+            self.closed = True  # nobody else need wait for it
 
     def _info(self) -> Mapping[str, object]:
         facts = self.physical.facts
@@ -174,21 +172,3 @@ def _target(facts: dict[str, Any]) -> str:
     if facts["driver"] == "llvmpipe":
         words += ["llvmpipe", "div32", "div64", "sqrt32", "sqrt64"]
     return " ".join(words)
-
-
-@atexit.register
-def _leave() -> None:
-    # Drivers take themselves down when the process ends: no thread of ours may be in one then. What is queued gets some
-    # time to finish; whatever is wrong with it is nobody's concern any more.
-    deadline = time.monotonic() + _LEAVE_SECONDS
-    for device in list(_open):
-        if type(device)._inherited or device.closed:
-            continue  # a parent's, or none any more
-        for signal, value in device._unfinished():
-            try:
-                signal.wait(value, max(0.0, deadline - time.monotonic()) * 1000)
-            except Exception:
-                break
-        device.native.stop()
-        if device._unfinished():
-            device.closed = True  # nobody else need wait for it
