@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-pytestmark = pytest.mark.timeout(600)  # compiles the core with the sanitizer
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(600)]  # compiles the core with the sanitizer
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 """Deliberate breakages of promises, applied to the null driver, each with the tests of the suite that must notice it.
 
-That a test can fail is shown here, once for each: tests/test_mutants.py runs the pairs. The breakages are in
-hcq.testing.mutants: functions that give a context manager, which patches hcq's own classes while it lasts. So one is
-only ever applied while no other test runs.
+That a test can fail is shown here, once for each: tests/test_mutants.py runs the pairs, in `.ci/run full`. The
+breakages are in hcq.testing.mutants: functions that give a context manager, which patches hcq's own classes while it
+lasts. So one is only ever applied while no other test runs.
 """
 
 from __future__ import annotations
