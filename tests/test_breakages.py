@@ -1,4 +1,4 @@
-"""Whether each test of the suite that runs on the null device has a breakage that it is shown to notice (test_mutants)."""
+"""Whether each test of the suite that runs on the null device has a breakage that it notices (see test_mutants)."""
 
 from hcq.testing import breakages, known, promises, suite_tests
 
