@@ -17,6 +17,7 @@ struct Grid {
   uint32_t failed;          // not 0: a thread failed; others may stop
   uint32_t local_bytes;     // of a thread
   void* owner;              // the executor's
+  uint64_t workspace;       // %envreg1 (low half) and %envreg2 (high half): the cooperative grid's words, else 0
 };
 
 // One block that runs. On one host thread.
@@ -44,8 +45,8 @@ enum class Op : uint32_t {
   active_mask,  // r[0]: those of the warp that stand here too
   exchange,     // mask; a[0]: address of `a[1]` bytes that the thread gives, a[2]: address of 32 * a[1] bytes that it
                 // gets: for mma and ldmatrix
-  exited,       // the thread returned
-  failed,       // a[0]: a CUresult, a[1]: PTX line, a[2]: address
+  exited,       // the thread returned; it is not resumed again
+  yield,        // the thread waits for what others do: nanosleep, and loops that look at memory until it changes
 };
 
 // One CUDA thread. The executor's until it starts; then the compiled code's, but at suspensions.
@@ -63,7 +64,7 @@ struct Thread {
   void* frame;  // the coroutine's; null: it ended
 };
 
-static_assert(sizeof(Grid) == 64 && offsetof(Grid, ntid) == 8 && offsetof(Grid, nctaid) == 20 &&
+static_assert(sizeof(Grid) == 72 && offsetof(Grid, ntid) == 8 && offsetof(Grid, nctaid) == 20 &&
               offsetof(Grid, dynamic_shared) == 32 && offsetof(Grid, id) == 40 && offsetof(Grid, failed) == 48);
 static_assert(sizeof(Block) == 48 && offsetof(Block, shared) == 8 && offsetof(Block, ctaid) == 16 &&
               offsetof(Block, local) == 32);
@@ -74,14 +75,16 @@ static_assert(sizeof(Thread) == 104 && offsetof(Thread, tid) == 16 && offsetof(T
 using LoopEntry = void (*)(const Block*);
 using ThreadEntry = void* (*)(Thread*);  // the ramp; it returns the frame
 
-// What compiled code may call; the library exports them.
+// What compiled code may call; the library exports them. fail and assert don't return: they leave the block by longjmp,
+// so compiled code has nothing to undo.
 extern "C" {
 void* hcq_cuda_frame(Thread* thread,
                      uint64_t bytes);  // memory of a coroutine frame, aligned to 64; ends with the block
-void hcq_cuda_printf(const Block* block, const char* format, const void* arguments);  // as CUDA's vprintf
-void hcq_cuda_fail(const Block* block, uint32_t linear, uint32_t result, uint32_t line, uint64_t address);
-void hcq_cuda_assert(const Block* block, uint32_t linear, const char* message, const char* file, uint32_t line,
-                     const char* function);
+int32_t hcq_cuda_printf(const Block* block, const char* format,
+                        const void* arguments);  // as CUDA's vprintf; how many arguments it took
+[[noreturn]] void hcq_cuda_fail(const Block* block, uint32_t linear, uint32_t result, uint32_t line, uint64_t address);
+[[noreturn]] void hcq_cuda_assert(const Block* block, uint32_t linear, const char* message, const char* file,
+                                  uint32_t line, const char* function);
 void* hcq_cuda_malloc(uint64_t bytes);
 void hcq_cuda_free(void* at);
 uint64_t hcq_cuda_clock();  // ns, %globaltimer
