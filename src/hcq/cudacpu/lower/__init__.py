@@ -1,0 +1,14 @@
+"""PTX to LLVM IR. `translate` is the way in; module.py has what comes out.
+
+Modules of operations register what they translate (registry.py) and write it through the emitter (emitter.py).
+"""
+
+from __future__ import annotations
+
+from hcq.cudacpu.lower import control, integers, memory, moves, spaces
+from hcq.cudacpu.lower.module import Global, Kernel, Options, Translated, translate
+from hcq.cudacpu.ptx.errors import Unsupported
+
+OPERATIONS = (control, integers, memory, moves, spaces)
+
+__all__ = ["OPERATIONS", "Global", "Kernel", "Options", "Translated", "Unsupported", "translate"]

@@ -1,0 +1,199 @@
+"""What is to be known of functions before they are written: types of registers, and who calls whom, suspends, ends the
+thread, touches shared memory, or waits in a loop for what other threads do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from hcq.cudacpu.lower.types import is_type
+from hcq.cudacpu.ptx.nodes import (
+    Address,
+    Function,
+    Group,
+    Immediate,
+    Instruction,
+    Label,
+    Module,
+    Not,
+    Operand,
+    Pair,
+    Register,
+    Symbol,
+    Vector,
+)
+
+_SUSPENDING = {
+    "bar", "barrier", "shfl", "vote", "match", "redux", "activemask", "elect", "nanosleep", "mma", "wmma", "ldmatrix",
+    "stmatrix", "movmatrix", "mbarrier",
+}  # fmt: skip
+_NEUTRAL = {"mov", "ld", "st", "ldu", "selp", "shfl", "cvt", "setp", "set", "slct", "atom", "red"}
+_CALLS = {"call", "tailcall"}
+
+
+@dataclass(slots=True)
+class Facts:
+    """Of one function. `inline`: it has to be written into its callers."""
+
+    calls: set[str] = field(default_factory=set)
+    symbols: set[str] = field(default_factory=set)
+    suspends: bool = False
+    exits: bool = False
+    shared: bool = False
+    recursive: bool = False
+    yields: set[int] = field(default_factory=set)  # lines of branches back in loops that wait for others
+    inline: bool = False
+
+
+def facts_of(module: Module) -> dict[str, Facts]:
+    """Of all functions with bodies, what they reach included in `suspends` and `inline`."""
+    shared = {v.name for v in module.variables if v.space == "shared"}
+    facts = {f.name: _own(f, shared) for f in module.functions if f.body is not None}
+    aliases = module.aliases
+    for each in facts.values():
+        each.calls = {aliases.get(name, name) for name in each.calls}
+    for name, each in facts.items():
+        each.recursive = name in _reached(facts, name)
+    for name, each in facts.items():
+        reached = [facts[other] for other in _reached(facts, name) if other in facts]
+        each.inline = any(f.suspends or f.exits or f.shared for f in (each, *reached))
+    for name, each in list(facts.items()):
+        each.suspends = each.suspends or any(facts[other].suspends for other in _reached(facts, name) if other in facts)
+    return facts
+
+
+def register_types(function: Function) -> dict[str, str]:
+    """Registers of 32 and 64 bits that mostly hold floating-point numbers, with LLVM's type for them.
+
+    Compilers declare them .b32 as others, and a slot of the wrong type costs bitcasts where loops carry it.
+    """
+    votes: Counter[str] = Counter()
+    for each in function.body or []:
+        if not isinstance(each, Instruction) or each.opcode in _NEUTRAL:
+            continue
+        types = [m for m in each.modifiers if is_type(m)]
+        if not types:
+            continue
+        weight = 1 if types[-1] in ("f32", "f64") and types[0] == types[-1] else -1
+        for operand in each.operands:
+            if isinstance(operand, Register):
+                votes[operand.name] += weight
+    found: dict[str, str] = {}
+    for name, type in function.registers.items():
+        if votes[name] > 0 and type[1:] in ("32", "64"):
+            found[name] = "float" if type[1:] == "32" else "double"
+    return found
+
+
+def registers_in(operand: Operand) -> list[str]:
+    """Names of the registers that an operand mentions."""
+    if isinstance(operand, Register):
+        return [operand.name]
+    if isinstance(operand, Address):
+        inner = [operand.base.name] if isinstance(operand.base, Register) else []
+        return inner + [name for each in operand.extra for name in registers_in(each)]
+    if isinstance(operand, Vector | Group):
+        return [name for each in operand.elements for name in registers_in(each)]
+    if isinstance(operand, Not):
+        return registers_in(operand.operand)
+    if isinstance(operand, Pair):
+        return registers_in(operand.first) + registers_in(operand.second)
+    return []
+
+
+def _own(function: Function, shared: set[str]) -> Facts:
+    facts = Facts()
+    for each in function.body or []:
+        if not isinstance(each, Instruction):
+            continue
+        facts.suspends |= each.opcode in _SUSPENDING
+        facts.exits |= each.opcode == "exit"
+        if each.opcode in _CALLS:
+            callee = next((o for o in each.operands if not isinstance(o, Group)), None)
+            if isinstance(callee, Symbol):
+                facts.calls.add(callee.name)
+        for operand in each.operands:
+            facts.symbols.update(_symbols(operand))
+    facts.shared = bool(facts.symbols & shared) or any(v.space == "shared" for v in function.variables)
+    facts.yields = _waits(function)
+    facts.suspends |= bool(facts.yields)
+    return facts
+
+
+def _symbols(operand: Operand) -> list[str]:
+    if isinstance(operand, Symbol):
+        return [operand.name]
+    if isinstance(operand, Address) and isinstance(operand.base, Symbol):
+        return [operand.base.name]
+    if isinstance(operand, Vector | Group):
+        return [name for each in operand.elements for name in _symbols(each)]
+    return []
+
+
+def _reached(facts: dict[str, Facts], name: str) -> set[str]:
+    found: set[str] = set()
+    todo = list(facts[name].calls)
+    while todo:
+        each = todo.pop()
+        if each not in found:
+            found.add(each)
+            todo += list(facts[each].calls) if each in facts else []
+    return found
+
+
+def _waits(function: Function) -> set[int]:
+    """Lines of the branches back of loops whose end depends on memory that another thread is to change.
+
+    That is: a volatile or ordered load, or an atomic operation, whose answer reaches the condition of a branch in the
+    loop. A compare-and-swap that is tried again with a value just read ends by itself, whatever others do.
+    """
+    body = function.body or []
+    at = {each.name: n for n, each in enumerate(body) if isinstance(each, Label)}
+    found: set[int] = set()
+    for n, each in enumerate(body):
+        if isinstance(each, Instruction) and each.opcode == "bra" and isinstance(each.operands[0], Symbol):
+            start = at.get(each.operands[0].name, n)
+            if start < n and _waits_in([x for x in body[start : n + 1] if isinstance(x, Instruction)]):
+                found.add(each.line)
+    return found
+
+
+def _waits_in(loop: list[Instruction]) -> bool:
+    if any(each.opcode in ("bar", "barrier") for each in loop):
+        return False
+    written = {name for each in loop for name in destinations(each)}
+    tainted: set[str] = set()
+    for each in loop:
+        if _looks(each, written):
+            tainted.update(destinations(each))
+    if not tainted:
+        return False
+    for _ in range(2):
+        for each in loop:
+            if any(name in tainted for operand in each.operands[1:] for name in registers_in(operand)):
+                tainted.update(destinations(each))
+    guards = [each.guard for each in loop if each.opcode == "bra" and each.guard is not None]
+    return any(name in tainted for guard in guards for name in registers_in(guard))
+
+
+def destinations(instruction: Instruction) -> list[str]:
+    """Names of the registers that an instruction sets, taken to be those of its first operand."""
+    if instruction.opcode in ("st", "red", "bra", "bar", "barrier") or not instruction.operands:
+        return []
+    first = instruction.operands[0]
+    return [] if isinstance(first, Address) else registers_in(first)
+
+
+def _looks(instruction: Instruction, written: set[str]) -> bool:
+    """Whether an instruction may be there to see what another thread did."""
+    if instruction.opcode == "ld":
+        return instruction.has("volatile", "relaxed", "acquire", "mmio")
+    if instruction.opcode == "atom":
+        if instruction.has("cas"):
+            expected = instruction.operands[2]
+            return not any(name in written for name in registers_in(expected))
+        if instruction.has("exch"):
+            return True
+        return isinstance(instruction.operands[2], Immediate) and instruction.operands[2].value == 0
+    return False

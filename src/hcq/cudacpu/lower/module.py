@@ -1,0 +1,184 @@
+"""A PTX module as one module of LLVM IR: globals, functions, kernels, and what is told of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hcq.cudacpu.lower import layout
+from hcq.cudacpu.lower.analysis import Facts, facts_of, register_types
+from hcq.cudacpu.lower.emitter import quoted
+from hcq.cudacpu.lower.frames import Place
+from hcq.cudacpu.ptx.errors import PtxError
+from hcq.cudacpu.ptx.nodes import Function, Module
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the translation is told of the device."""
+
+    capability: int = 90
+    multiprocessors: int = 16
+    check: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """An entry. `params` are (offset, size, alignment); sizes are in bytes.
+
+    `kind` says how it is called (abi.hpp): "loop" or "threads". Dynamic shared memory begins at `shared`, `local` is
+    what a thread needs.
+    """
+
+    name: str
+    symbol: str
+    kind: str
+    params: tuple[tuple[int, int, int], ...]
+    param_bytes: int
+    shared: int
+    local: int
+    maxntid: tuple[int, ...] = ()
+    reqntid: tuple[int, ...] = ()
+    minnctapersm: int = 0
+    line: int = 0
+    registers: int = 0
+
+    @property
+    def max_threads(self) -> int:
+        """Threads of a block that the kernel was compiled for at most; 0 where it doesn't say."""
+        sizes = self.reqntid or self.maxntid
+        total = 1 if sizes else 0
+        for each in sizes:
+            total *= each
+        return total
+
+    @property
+    def required(self) -> tuple[int, int, int] | None:
+        """The shape of block that it must be launched with, if it says one."""
+        return (*self.reqntid, 1, 1)[:3] if self.reqntid else None  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """A variable of the module that a program can find."""
+
+    name: str
+    symbol: str
+    size: int
+    align: int
+    space: str
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """LLVM IR, and what it holds."""
+
+    llvm_ir: str
+    kernels: tuple[Kernel, ...]
+    globals: tuple[Global, ...]
+    version: tuple[int, int] = (0, 0)
+    target: tuple[str, ...] = field(default=())
+
+
+class Unit:
+    """The LLVM module that is being written."""
+
+    def __init__(self, module: Module, options: Options) -> None:
+        self.module = module
+        self.options = options
+        self.facts: dict[str, Facts] = facts_of(module)
+        self.functions: dict[str, Function] = {f.name: f for f in module.functions}
+        self._types: dict[str, dict[str, str]] = {}
+        self._declarations: dict[str, None] = {}
+        self._helpers: dict[str, str] = {}
+        self._metadata: list[str] = ["!0 = !{}"]
+        self._variables = {v.name: v for v in module.variables}
+
+    def translate(self) -> Translated:
+        """Write everything. Raises PtxError and Unsupported, with the line."""
+        from hcq.cudacpu.lower.functions import device_function, kernel
+
+        globals_, head = self._globals()
+        texts: list[str] = []
+        kernels: list[Kernel] = []
+        for function in self.module.functions:
+            if function.body is None:
+                continue
+            if function.entry:
+                text, made = kernel(self, function)
+                kernels.append(made)
+                texts.append(text)
+            elif not self.facts[function.name].inline:
+                texts.append(device_function(self, function))
+        parts = [*head, *texts, *self._helpers.values(), *self._declarations, ATTRIBUTES, *self._metadata]
+        return Translated("\n".join(parts) + "\n", tuple(kernels), globals_, self.module.version, self.module.target)
+
+    # -- for emitters ---------------------------------------------------------------------------------------------
+
+    def declare(self, text: str) -> None:
+        """A declaration, once."""
+        self._declarations[text] = None
+
+    def helper(self, name: str, text: str) -> None:
+        """A function of the module, once."""
+        self._helpers.setdefault(name, text)
+
+    def metadata(self, text: str) -> str:
+        """A node of metadata; returns its name. `%self` in the text stands for it."""
+        name = f"!{len(self._metadata)}"
+        self._metadata.append(f"{name} = {text.replace('%self', name)}")
+        return name
+
+    def types(self, function: Function) -> dict[str, str]:
+        """LLVM's types for registers that were declared by width only."""
+        if function.name not in self._types:
+            self._types[function.name] = register_types(function)
+        return self._types[function.name]
+
+    def place(self, name: str) -> Place | None:
+        """A variable of the module in space global or const."""
+        variable = self._variables.get(name)
+        if variable is None or variable.space not in ("global", "const"):
+            return None
+        return Place(variable.space, symbol(name))
+
+    def function(self, name: str) -> Function | None:
+        """A function of the module, by any of its names."""
+        return self.functions.get(self.module.aliases.get(name, name))
+
+    def address_of_function(self, name: str) -> str | None:
+        """LLVM's name of a device function or kernel whose address is taken."""
+        function = self.function(name)
+        if function is None or function.body is None:
+            return None
+        if not function.entry and self.facts[function.name].inline:
+            raise PtxError(f"the address of {name} is taken, which has to be written into its callers", function.line)
+        return symbol(function.name)
+
+    # -- globals --------------------------------------------------------------------------------------------------
+
+    def _globals(self) -> tuple[tuple[Global, ...], list[str]]:
+        found: list[Global] = []
+        lines: list[str] = []
+        for each in self.module.variables:
+            if each.space not in ("global", "const"):
+                continue
+            if each.linkage == "extern":
+                raise PtxError(f"{each.name} is declared .extern, and no module defines it", each.line)
+            align = layout.alignment(each)
+            type, value = layout.initialiser(self, each)
+            lines.append(f"{symbol(each.name)} = global {type} {value}, align {max(align, 16)}")
+            found.append(Global(each.name, symbol(each.name)[1:].strip('"'), layout.bytes_of(each), align, each.space))
+        return tuple(found), lines
+
+
+ATTRIBUTES = "attributes #0 = { nounwind null_pointer_is_valid }"
+
+
+def symbol(name: str) -> str:
+    """LLVM's name of what PTX calls so: apart from those of the process's own libraries."""
+    return f"@{quoted('ptx.' + name)}"
+
+
+def translate(module: Module, options: Options | None = None) -> Translated:
+    """A parsed module as LLVM IR. Raises PtxError, and Unsupported for what is not run here, with the line."""
+    return Unit(module, options or Options()).translate()
