@@ -241,7 +241,9 @@ CUresult submit(CUstream handle, NodePtr node) {
 }
 
 CUresult submit(const StreamPtr& stream, NodePtr node) {
-  return stream->capture ? capture_node(*stream, node) : enqueue(stream, std::move(node));
+  if (is_capturing(*stream)) return capture_node(*stream, node);
+  CUresult result = check_legacy(*stream);
+  return result ? result : enqueue(stream, std::move(node));
 }
 
 CUresult enqueue(const StreamPtr& stream, NodePtr node) {

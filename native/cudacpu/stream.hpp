@@ -10,15 +10,13 @@
 
 namespace cudacpu {
 
-struct Capture;  // cudacpu/capture.hpp
-
 struct Stream {
   Context& context;
   const unsigned flags;
   const int priority;
   const uint64_t id;
   CUstream handle = nullptr;
-  std::shared_ptr<Capture> capture;  // set while it is being captured; by the thread that captures
+  std::atomic<bool> capturing{false};  // it is part of a capture: see capture.hpp
 
   Stream(Context& context, unsigned flags, int priority);
   bool blocking() const { return !(flags & CU_STREAM_NON_BLOCKING); }

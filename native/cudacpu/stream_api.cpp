@@ -1,4 +1,5 @@
-// The API's entries for streams. What does not live here: when nodes run (stream.cpp), capture.
+// The API's entries for streams. What does not live here: when nodes run (stream.cpp), capture (capture_api.cpp).
+#include "capture.hpp"
 #include "entry.hpp"
 #include "handle.hpp"
 #include "stream.hpp"
@@ -39,6 +40,7 @@ HCQ_API cuStreamDestroy_v2(CUstream handle) {
     if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) return CUDA_ERROR_INVALID_HANDLE;
     StreamPtr stream = handles<Stream>().remove(handle);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+    capture_destroyed(*stream);
     end_stream(stream);
     return CUDA_SUCCESS;
   });
@@ -90,11 +92,17 @@ HCQ_API cuStreamGetCtx_v2(CUstream stream, CUcontext* context, CUgreenCtx* green
 }
 
 HCQ_API cuStreamQuery(CUstream stream) {
-  return with_stream(stream, [&](const StreamPtr& found) { return idle(found) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; });
+  return with_stream(stream, [&](const StreamPtr& found) -> CUresult {
+    CUresult result = check_waiting(*found);
+    return result ? result : idle(found) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  });
 }
 
 HCQ_API cuStreamSynchronize(CUstream stream) {
-  return with_stream(stream, [&](const StreamPtr& found) { return synchronize(found); });
+  return with_stream(stream, [&](const StreamPtr& found) -> CUresult {
+    CUresult result = check_waiting(*found);
+    return result ? result : synchronize(found);
+  });
 }
 
 HCQ_API cuStreamGetPriority_ptsz(CUstream stream, int* priority) { return cuStreamGetPriority(ptsz(stream), priority); }
