@@ -5,10 +5,10 @@ Modules of operations register what they translate (registry.py) and write it th
 
 from __future__ import annotations
 
-from hcq.cudacpu.lower import control, integers, memory, moves, spaces
+from hcq.cudacpu.lower import compare, control, cvt, floats, integers, memory, moves, spaces
 from hcq.cudacpu.lower.module import Global, Kernel, Options, Translated, translate
 from hcq.cudacpu.ptx.errors import Unsupported
 
-OPERATIONS = (control, integers, memory, moves, spaces)
+OPERATIONS = (compare, control, cvt, floats, integers, memory, moves, spaces)
 
 __all__ = ["OPERATIONS", "Global", "Kernel", "Options", "Translated", "Unsupported", "translate"]

@@ -1,0 +1,65 @@
+"""Float instructions of PTX give what the exact model gives, bit for bit, in every rounding mode and at every edge."""
+
+from __future__ import annotations
+
+import random
+
+import float_cases
+import pytest
+from float_cases import CASES, Case
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model import FORMATS, disagreement
+from opcodes import ROOM, Opcodes
+
+
+@pytest.fixture(scope="module")
+def opcodes() -> Opcodes:
+    return Opcodes(list(CASES.values()))
+
+
+def wrong(case: Case, operands: list[tuple[int, ...]], results: list[int]) -> list[str]:
+    found = (disagreement(case.opcode, case.d, x, y) for x, y in zip(operands, results, strict=True))
+    return [each for each in found if each]
+
+
+def test_every_instruction_agrees_with_the_model_at_edges_and_at_random(opcodes: Opcodes) -> None:
+    draw = random.Random(20)
+    cases = list(CASES.values())
+    operands = {id(each): float_cases.operands(draw, each, ROOM) for each in cases}
+    results = opcodes.run_all(operands, cases)
+    found = [line for each, got in zip(cases, results, strict=True) for line in wrong(each, operands[id(each)], got)]
+    assert not found, "\n".join(found[:20])
+
+
+def bits(kind: str) -> st.SearchStrategy[int]:
+    """Bits of a type, so that shrinking goes to zero, edges before the rest."""
+    if kind not in FORMATS:
+        width = 32 if kind.endswith("x2") else int(kind[1:])
+        return st.integers(0, (1 << width) - 1)
+    form = FORMATS[kind]
+    near = st.builds(
+        lambda sign, exponent, mantissa: sign << (form.bits - 1) | (form.bias + exponent) << form.mantissa | mantissa,
+        st.integers(0, 1),
+        st.integers(-3, 3),
+        st.integers(0, (1 << form.mantissa) - 1),
+    )
+    return st.sampled_from(float_cases.edges(form)) | near | st.integers(0, (1 << form.bits) - 1)
+
+
+FAMILIES: dict[str, list[Case]] = {}
+for _case in CASES.values():
+    FAMILIES.setdefault(f"{_case.opcode.split('.')[0]} to {_case.d}", []).append(_case)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_operands_that_are_sought_find_no_disagreement(opcodes: Opcodes, family: str) -> None:
+    @settings(max_examples=8, deadline=None, database=None)
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        case = data.draw(st.sampled_from(FAMILIES[family]))
+        operands = data.draw(st.lists(st.tuples(*(bits(each) for each in case.sources)), min_size=1, max_size=6))
+        found = wrong(case, operands, opcodes.run(case, operands))
+        assert not found, found[0]
+
+    check()
