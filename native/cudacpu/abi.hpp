@@ -17,7 +17,7 @@ struct Grid {
   uint32_t failed;          // not 0: a thread failed; others may stop
   uint32_t local_bytes;     // of a thread
   void* owner;              // the executor's
-  uint64_t workspace;       // %envreg1 (low half) and %envreg2 (high half): the cooperative grid's words, else 0
+  uint64_t workspace;       // %envreg1 (high half) and %envreg2 (low half): words of a cooperative grid, else 0
 };
 
 // One block that runs. On one host thread.

@@ -40,4 +40,12 @@ HCQ_API cuDriverGetVersion(int* version) {
   return CUDA_SUCCESS;
 }
 
+// Tables that only NVIDIA's own libraries know. NVRTC asks for one whenever there is a driver, and takes no for an
+// answer, but not that nobody answers.
+HCQ_API cuGetExportTable(const void** table, const CUuuid* id) {
+  if (!table || !id) return CUDA_ERROR_INVALID_VALUE;
+  *table = nullptr;
+  return CUDA_ERROR_NOT_FOUND;
+}
+
 }  // namespace cudacpu

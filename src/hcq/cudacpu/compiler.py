@@ -1,0 +1,110 @@
+"""From PTX to an object for the host's processor, through the compile cache.
+
+What does not live here: the parser and the translation (ptx, lower), LLVM itself (hcq.drivers.cpu.llvm_host), and what
+becomes of an object (loading).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import TYPE_CHECKING
+
+from hcq.cudacpu.image import Global, Image, Kernel, pack
+from hcq.drivers.cpu import toolchain
+from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
+from hcq.errors import CompileError
+from hcq.runtime.compiler import Compiler
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hcq.cudacpu.lower import Translated
+
+_REVISION = "1"  # raised when the object made from the same LLVM IR changes
+_REGISTERS = 32  # what hardware would use isn't known here; with this many any block fits
+_SEPARATOR = "\0"  # between the texts of a module that was linked; PTX has none
+
+
+class PtxCompiler(Compiler):
+    """Compiles PTX for devices of one compute capability (90 is 9.0), with checks of memory and barriers or without.
+
+    The source is the text of one module, or of several to be linked, with a zero byte between them. Threads may share
+    one; LLVM works for one at a time. `compile` blocks for some milliseconds and more.
+    """
+
+    def __init__(self, capability: int, check: bool = False, cachekey: str | None = "cudacpu") -> None:
+        super().__init__(cachekey)
+        self.capability = capability
+        self.check = check
+
+    def compile(self, src: str | bytes) -> bytes:
+        """The packed image of a module. Raises CompileError: a PtxError with the line, for what is wrong or not run."""
+        from hcq.cudacpu import lower, ptx
+        from hcq.drivers.cpu import llvm_host
+
+        llvm_host.load_ahead()
+        text = src if isinstance(src, str) else src.decode("utf-8", "surrogateescape")
+        modules = [ptx.parse(part) for part in text.split(_SEPARATOR)]
+        if len(modules) > 1:
+            raise ptx.Unsupported("several modules of PTX linked to one")
+        translated = lower.translate(modules[0], lower.Options(capability=self.capability, check=self.check))
+        return pack(_image(translated, _object(translated.llvm_ir)))
+
+    def identity(self) -> str | None:
+        """llvmlite's version, which is that of the LLVM in it."""
+        return LLVMCompiler(None).identity()
+
+    def key_parts(self) -> Mapping[str, str]:
+        """Processor, capability, checks, and the state of the translation's own sources."""
+        return {
+            "flags": f"O3, image {_REVISION}, capability {self.capability}, check {self.check:d}",
+            "target": toolchain.host_features(),
+            "translation": _sources(),
+        }
+
+
+def join(texts: list[str]) -> str:
+    """One source of the texts of several modules that are to be linked."""
+    return _SEPARATOR.join(texts)
+
+
+def _object(llvm_ir: str) -> bytes:
+    from hcq.drivers.cpu import llvm_host
+
+    with llvm_host.LOCK, llvm_host.Session(llvm_ir) as session:
+        host = llvm_host.host()
+        module = session.parse(llvm_ir)
+        module.triple, module.data_layout = host.triple, host.layout
+        try:
+            return llvm_host.emit(module)
+        except RuntimeError as error:
+            raise CompileError("LLVM refuses the module that was made of the PTX", str(error), llvm_ir) from None
+
+
+def _image(translated: Translated, code: bytes) -> Image:
+    kernels = []
+    for k in translated.kernels:
+        params = tuple((offset, size) for offset, size, _ in k.params)
+        required = k.required or (0, 0, 0)
+        registers = k.registers or _REGISTERS
+        kernels.append(
+            Kernel(k.name, k.symbol, k.kind, params, k.shared, k.local, registers, k.max_threads, required, 0, 0)
+        )
+    variables = tuple(Global(g.name, g.symbol, g.size, g.space == "const") for g in translated.globals)
+    return Image(tuple(kernels), variables, code)
+
+
+@functools.cache
+def _sources() -> str:
+    """The state of the translation's sources, so that work on them, or another version, makes new entries."""
+    import hashlib
+
+    here = os.path.dirname(os.path.abspath(__file__))
+    state = []
+    for folder, _, names in os.walk(here):
+        for name in names:
+            if name.endswith(".py"):
+                found = os.stat(os.path.join(folder, name))
+                state.append(f"{os.path.relpath(os.path.join(folder, name), here)} {found.st_size} {found.st_mtime_ns}")
+    return hashlib.blake2b("\n".join(sorted(state)).encode(), digest_size=8).hexdigest()

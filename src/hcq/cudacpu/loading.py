@@ -1,0 +1,201 @@
+"""What libcuda.so.1 calls when a module is loaded, linked or unloaded: the compiler's side of native/cudacpu/image.hpp.
+
+Each module that is loaded gets an LLJIT library of its own, and with it its own variables. What does not live here:
+compiling (compiler), finding PTX in a fat binary (fatbin), loading the library itself (the package).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import logging
+import time
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from hcq.errors import CompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hcq.cudacpu.image import Image, Kernel
+
+SUCCESS = 0
+OUT_OF_MEMORY = 2
+NO_BINARY_FOR_GPU = 209
+INVALID_PTX = 218
+NOT_SUPPORTED = 801
+UNKNOWN = 999
+
+_KINDS = {"loop": 0, "threads": 1, "regions": 2}
+_SYMBOLS = ("frame", "printf", "fail", "assert", "malloc", "free", "clock")
+
+logger = logging.getLogger("hcq")
+
+
+class _Request(ctypes.Structure):
+    """`CompileRequest` of native/cudacpu/image.hpp."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("size", ctypes.c_size_t),
+        ("capability", ctypes.c_uint32),
+        ("check", ctypes.c_uint32),
+        ("only_compile", ctypes.c_uint32),
+    )
+
+
+class _Kernel(ctypes.Structure):
+    """`KernelInfo` of native/cudacpu/image.hpp."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("entry", ctypes.c_void_p),
+        ("params", ctypes.POINTER(ctypes.c_uint32)),
+        ("param_count", ctypes.c_uint32),
+        ("kind", ctypes.c_uint32),
+        ("shared", ctypes.c_uint32),
+        ("local", ctypes.c_uint32),
+        ("registers", ctypes.c_uint32),
+        ("max_threads", ctypes.c_uint32),
+        ("required", ctypes.c_uint32 * 3),
+        ("scratch_group", ctypes.c_uint32),
+        ("scratch_item", ctypes.c_uint32),
+    )
+
+
+_COMPILE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Request))
+_UNLOAD = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
+
+
+class Loader:
+    """Gives a libcuda.so.1 its compiler. `compile_image` is what makes an image; tests give one of their own.
+
+    The library calls from any thread, and holds no lock of its own then; ctypes takes the interpreter's for the call.
+    """
+
+    def __init__(self, library: ctypes.CDLL, compile_image: Callable[[bytes, int, bool], Image] | None = None) -> None:
+        self._library = library
+        self._compile_image = compile_image or _compile
+        self._loaded: dict[int, Any] = {}  # resource trackers of LLJIT libraries, by handle
+        self._numbers = itertools.count(1)
+        self._jit: Any = None
+        self._callbacks = (_COMPILE(self._on_compile), _UNLOAD(self._on_unload))  # the library calls them: they stay
+        for name in ("add_kernel", "add_global", "add_log", "set_handle"):
+            getattr(library, f"hcq_cuda_{name}").restype = None
+        library.hcq_cuda_install.restype = None
+
+    def install(self) -> None:
+        """From now on the library's modules are compiled here. Replaces whoever did it before."""
+        self._library.hcq_cuda_install(*self._callbacks)
+
+    def remove(self) -> None:
+        """The library compiles nothing from now on: called before the interpreter ends."""
+        self._library.hcq_cuda_install(None, None)
+
+    def _on_compile(self, image: int, request: Any) -> int:
+        # What escaped from here would be printed and lost.
+        try:
+            return self._load(ctypes.c_void_p(image), request.contents)
+        except CompileError as error:
+            self._log(image, True, str(error))
+            return _result_of(error)
+        except MemoryError:
+            return OUT_OF_MEMORY
+        except BaseException:
+            self._log(image, True, traceback.format_exc())
+            return UNKNOWN
+
+    def _load(self, image: ctypes.c_void_p, request: _Request) -> int:
+        data = ctypes.string_at(request.data, request.size)
+        began = time.perf_counter()
+        compiled = self._compile_image(data, request.capability, bool(request.check))
+        taken = (time.perf_counter() - began) * 1e3
+        names = ", ".join(kernel.name for kernel in compiled.kernels)
+        self._log(image.value or 0, False, f"hcq.cudacpu: {names or 'no kernels'}; {taken:.1f} ms")
+        if request.only_compile:
+            return SUCCESS
+        number, addresses = self._link(compiled)
+        self._library.hcq_cuda_set_handle(image, ctypes.c_uint64(number))
+        for kernel in compiled.kernels:
+            self._library.hcq_cuda_add_kernel(image, ctypes.byref(_described(kernel, addresses[kernel.symbol])))
+        for variable in compiled.globals:
+            self._library.hcq_cuda_add_global(
+                image,
+                variable.name.encode(),
+                ctypes.c_void_p(addresses[variable.symbol]),
+                ctypes.c_size_t(variable.size),
+                ctypes.c_int(variable.constant),
+            )
+        return SUCCESS
+
+    def _link(self, compiled: Image) -> tuple[int, dict[str, int]]:
+        import llvmlite.binding as llvm
+
+        from hcq.drivers.cpu import llvm_host
+
+        number = next(self._numbers)
+        symbols = [kernel.symbol for kernel in compiled.kernels] + [v.symbol for v in compiled.globals]
+        with llvm_host.LOCK:
+            if self._jit is None:
+                llvm_host.host()
+                self._jit = llvm.create_lljit_compiler(llvm.Target.from_default_triple().create_target_machine())
+            builder = llvm.JITLibraryBuilder().add_object_img(compiled.object).add_current_process()
+            for name in _SYMBOLS:
+                found = getattr(self._library, f"hcq_cuda_{name}")
+                address = ctypes.cast(found, ctypes.c_void_p).value
+                builder.import_symbol(f"hcq_cuda_{name}", address)
+            for symbol in symbols:
+                builder.export_symbol(symbol)
+            try:
+                tracker = builder.link(self._jit, f"module{number}")
+            except RuntimeError as error:
+                raise CompileError("the module can't be linked", str(error)) from None
+        self._loaded[number] = tracker
+        return number, {symbol: tracker[symbol] for symbol in symbols}
+
+    def _on_unload(self, number: int) -> None:
+        from hcq.drivers.cpu import llvm_host
+
+        tracker = self._loaded.pop(number, None)
+        if tracker is not None:
+            with llvm_host.LOCK:
+                tracker.close()
+
+    def _log(self, image: int, is_error: bool, text: str) -> None:
+        self._library.hcq_cuda_add_log(ctypes.c_void_p(image), ctypes.c_int(is_error), text.encode(errors="replace"))
+
+
+def _compile(data: bytes, capability: int, check: bool) -> Image:
+    from hcq.cudacpu import compiler, fatbin
+    from hcq.cudacpu.image import unpack
+
+    source = compiler.join(fatbin.texts(data, capability))
+    return unpack(compiler.PtxCompiler(capability, check).compile_cached(source))
+
+
+def _described(kernel: Kernel, entry: int) -> _Kernel:
+    flat = [number for param in kernel.params for number in param]
+    return _Kernel(
+        kernel.name.encode(),
+        entry,
+        (ctypes.c_uint32 * len(flat))(*flat),
+        len(kernel.params),
+        _KINDS[kernel.kind],
+        kernel.shared,
+        kernel.local,
+        kernel.registers,
+        kernel.max_threads,
+        kernel.required,
+        kernel.scratch_group,
+        kernel.scratch_item,
+    )
+
+
+def _result_of(error: CompileError) -> int:
+    from hcq.cudacpu.fatbin import NoPtx
+    from hcq.cudacpu.ptx.errors import Unsupported
+
+    if isinstance(error, NoPtx):
+        return NO_BINARY_FOR_GPU
+    return NOT_SUPPORTED if isinstance(error, Unsupported) else INVALID_PTX
