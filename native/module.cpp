@@ -5,6 +5,7 @@
 
 #include "core/lifecycle.hpp"
 #include "cpu/bindings.hpp"
+#include "cuda/bindings.hpp"
 #include "disk/bindings.hpp"
 #include "formats/header.hpp"
 #include "memory/memory.hpp"
@@ -39,4 +40,5 @@ NB_MODULE(_native, m) {
   hcq::bind_formats(m);
   hcq::vk::bind(m);
   hcq::bind_opencl(m);
+  hcq::cuda::bind(m);
 }

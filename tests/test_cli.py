@@ -123,8 +123,8 @@ def test_conformance_without_a_device_is_a_mistake(here):
     ("option", "named", "said"),
     [
         ("--device", "CLAMG", "Did you mean 'CLANG'?"),
-        ("--device", "CUDA", "not built yet"),
-        ("--device", "CUDA", "Device['CPU'] works everywhere"),
+        ("--device", "METAL", "not built yet"),
+        ("--device", "METAL", "Device['CPU'] works everywhere"),
         ("--device", "NPY", "no queues or kernels to conform"),
         ("--driver", "nope.x:y", "No module named 'nope'"),
         ("--driver", "nope", "expected module:attribute"),

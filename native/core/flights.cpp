@@ -50,6 +50,7 @@ Flight& add(Queue* q, const uint8_t* packet, uint32_t units) {
   Flight& x = f.at(f.size());
   std::memcpy(x.head, packet, units * kUnit);
   x.command = Command{};
+  x.command.timed = x.header()->flags & kTimed || q->flights->begins || recording();
   x.record = submit_record(q, x.header());
   x.position = q->read_position;
   x.given = 0;
@@ -126,12 +127,24 @@ bool open_lane(Queue* q, std::string* error) {
   return f.lane != nullptr;
 }
 
+// Whether what a flight follows is over for the host too: signals are set in the order that queues wait for.
+bool reached(const Flight& x) {
+  auto* p = reinterpret_cast<const SignalPacket*>(x.head);
+  if (signal_reached(*p->signal->memory, p->value) != Reached::no) return true;
+  Queue* other = p->signal->setter.load(std::memory_order_acquire);
+  if (other && queue_retain_live(other)) {
+    flights_look(other);
+    queue_release(other);
+  }
+  return signal_reached(*p->signal->memory, p->value) != Reached::no;
+}
+
 // The end of the oldest flight. What ended well is what it is, on a lost device too.
 void land(Queue* q, bool failed) {
   Flights& f = *q->flights;
   Flight& x = f.at(0);
   uint64_t start = 0, end = 0;
-  bool stamp = f.size() > 1 && f.at(1).header()->type == PacketType::timestamp;
+  bool stamp = f.size() > 1 && f.at(1).header()->type == PacketType::timestamp && !f.at(1).command.event;
   if (is_command(x) && !failed) {
     if (x.command.event && (x.begins || stamp || x.header()->flags & kTimed || recording()))
       of(q).times(x.command, x.given, &start, &end);
@@ -140,6 +153,8 @@ void land(Queue* q, bool failed) {
     if (x.begins) x.begins->memory->timestamp.store(start, std::memory_order_release);
     f.ended = end;
   }
+  if (x.command.event && !failed && x.header()->type == PacketType::timestamp)
+    of(q).times(x.command, x.given, &start, &f.ended);
   if (x.command.event) of(q).drop(x.command);
   if (is_command(x)) {
     if (failed) {
@@ -155,7 +170,7 @@ void land(Queue* q, bool failed) {
     auto* p = reinterpret_cast<SignalPacket*>(x.head);
     if (x.header()->type == PacketType::timestamp) {
       p->signal->memory->timestamp.store(f.ended, std::memory_order_release);
-    } else {
+    } else if (x.header()->type == PacketType::signal) {
       if (__builtin_expect(recording() != 0, 0)) record_order(q, RecordKind::signal, p->signal, p->value);
       signal_set(*p->signal->memory, p->value);
     }
@@ -246,9 +261,43 @@ bool flights_timestamp(Queue* q, Signal* signal) {
     return true;
   }
   SignalPacket packet{{PacketType::timestamp, 1, 0, 0}, signal, 0};
-  add(q, reinterpret_cast<const uint8_t*>(&packet), 1);
+  Flight& x = add(q, reinterpret_cast<const uint8_t*>(&packet), 1);
+  std::string unsaid;  // then the end of the command before is the time
+  if (of(q).stamp && f.lane) {
+    x.given = now_ns();
+    if (of(q).stamp(f.lane, &x.command, &unsaid)) f.unflushed = true;
+  }
   added(f);
   return true;
+}
+
+bool flights_follow(Queue* q, Signal* signal, uint64_t value) {
+  if (!q->flights || !of(q).follow || flights_full(q) || !q->flights->refusal.empty()) return false;
+  Queue* other = signal->setter.load(std::memory_order_acquire);
+  if (!other || other == q || !queue_retain_live(other)) return false;
+  bool follows = false;
+  // Only tried: two queues may look at each other.
+  if (other->device == q->device && other->flights && other->step_lock.try_lock()) {
+    Flights& theirs = *other->flights;
+    uint32_t last = theirs.size();
+    uint64_t promised = 0;
+    while (last && !(sets(theirs.at(last - 1), &promised) == signal)) --last;
+    if (last && promised >= value) {
+      while (last && !theirs.at(last - 1).command.event) --last;
+      std::string unsaid;  // the host waits then
+      if (last && open_lane(q, &unsaid)) {
+        SignalPacket packet{{PacketType::wait, 1, 0, 0}, signal, value};
+        Flight& x = add(q, reinterpret_cast<const uint8_t*>(&packet), 1);
+        x.given = now_ns();
+        follows = of(q).follow(q->flights->lane, theirs.at(last - 1).command, &x.command, &unsaid);
+        if (follows) added(*q->flights);
+      }
+    }
+    other->step_lock.unlock();
+    leave(other);
+  }
+  queue_release(other);
+  return follows;
 }
 
 bool flights_settle(Queue* q) {
@@ -257,6 +306,7 @@ bool flights_settle(Queue* q) {
   while (f.size()) {
     Flight& x = f.at(0);
     bool failed = false;
+    if (x.header()->type == PacketType::wait && !reached(x)) break;
     if (x.command.event) {
       std::string why;
       Over over = of(q).over(x.command, &why);

@@ -15,6 +15,7 @@ struct Program;
 struct Command {
   void* event = nullptr;    // null: there is nothing to carry out, it is over once what came before is
   void* scratch = nullptr;  // memory that it needs until then
+  bool timed = false;       // somebody will ask when it ran; said before it is given
 };
 
 enum class Over : uint8_t { no, yes, failed };
@@ -36,6 +37,10 @@ struct Interface {
   bool (*tell)(const Command& command, Queue* q);
   void (*drop)(const Command& command);  // it is over, and nobody asks for it any more
   void (*leave)(void* context);          // the device is gone
+  // May be null. A command that does nothing, whose end is the time of what came before it.
+  bool (*stamp)(void* lane, Command* out, std::string* error);
+  // May be null. Has the lane stand until a command of another lane of the device is over; over itself after that.
+  bool (*follow)(void* lane, const Command& other, Command* out, std::string* error);
 };
 
 // What stands between a queue's packets and its interface. Under the step lock, but for the two atomics.
@@ -56,6 +61,9 @@ bool flights_none(const Queue* q);
 void flights_cover(Queue* q);
 // Whether what is in flight is to set `signal` to `value` or more: then what follows need not wait for it.
 bool flights_promise(const Queue* q, const Signal* signal, uint64_t value);
+// Has the queue's lane stand until another queue of the device has carried out what it was given to set `signal` to
+// `value`, so that the host need not wait for that. False: it isn't known to come, or can't be waited for there.
+bool flights_follow(Queue* q, Signal* signal, uint64_t value);
 // Ends what is over; true: something was.
 bool flights_settle(Queue* q);
 // Before the step lock is given up: what was given starts, and the interface is to tell of its end. `stalled`: there is

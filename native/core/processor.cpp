@@ -175,8 +175,9 @@ Did wait_for(Queue* q, Signal* s, uint64_t value, bool own) {
 }
 
 // Whether the device's own timeline is at `value`, or will be when a command begins that is given now.
-bool comes(const Queue* q, const Signal* s, uint64_t value) {
-  return s->memory->value.load(std::memory_order_acquire) >= value || (q->flights && flights_promise(q, s, value));
+bool comes(Queue* q, Signal* s, uint64_t value) {
+  if (s->memory->value.load(std::memory_order_acquire) >= value) return true;
+  return q->flights && (flights_promise(q, s, value) || flights_follow(q, s, value));
 }
 
 Did given(Gave gave, Queue* q, const PacketHeader* h) {
@@ -373,7 +374,9 @@ Did run_packet(Queue* q, bool helper, uint64_t deadline) {
       Reached r = signal_reached(*p->signal->memory, value);
       if (own && r == Reached::failed)  // its own dropped submit was reported already; its device goes on
         r = p->signal->memory->value.load(std::memory_order_acquire) >= value ? Reached::yes : Reached::no;
-      if (r == Reached::no && q->flights && flights_promise(q, p->signal, value)) r = Reached::yes;
+      if (r == Reached::no && q->flights &&
+          (flights_promise(q, p->signal, value) || flights_follow(q, p->signal, value)))
+        r = Reached::yes;
       if (r == Reached::no) return wait_for(q, p->signal, value, own);
       if (r == Reached::failed) {
         if (in_flight(q)) return Did::full;  // what is dropped fails after what came before it

@@ -154,7 +154,7 @@ void leave(void* context) {
   delete c;
 }
 
-constexpr Interface kInterface = {open, close, exec, copy, flush, over, times, tell, drop, leave};
+constexpr Interface kInterface = {open, close, exec, copy, flush, over, times, tell, drop, leave, nullptr, nullptr};
 }  // namespace
 
 const Interface& interface() { return kInterface; }

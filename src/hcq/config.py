@@ -172,6 +172,14 @@ VULKAN_VALIDATION = Flag(
     "HCQ_VULKAN_VALIDATION", False, "Open VULKAN devices with the validation layer, which has to be installed."
 )
 
+CUDA = Choice(
+    "HCQ_CUDA",
+    "auto",
+    ("auto", "cpu"),
+    "Whose driver CUDA devices are opened with: NVIDIA's (auto), or hcq.cudacpu, which runs CUDA on the CPU (cpu).",
+)
+CUDA_POOL = Size("HCQ_CUDA_POOL", 256 << 20, "Bytes of freed memory that the pool of a CUDA device keeps.")
+
 DISK_ENGINE = Choice(
     "HCQ_DISK_ENGINE",
     "auto",

@@ -17,7 +17,7 @@ BUILTIN: dict[str, str] = {
     "METAL": "hcq.drivers:not_built",
     "AMD": "hcq.drivers:not_built",
     "NV": "hcq.drivers:not_built",
-    "CUDA": "hcq.drivers:not_built",
+    "CUDA": "hcq.drivers.cuda:open_cuda",
     "GPU": "hcq.drivers.opencl:open_opencl",
     "VULKAN": "hcq.drivers.vulkan:open_vulkan",
     "CLANG": "hcq.drivers.cpu:open_clang",
@@ -34,7 +34,7 @@ ALIASES: dict[str, str] = {"OPENCL": "GPU"}
 DEFAULT_ORDER = ("METAL", "AMD", "NV", "CUDA", "GPU", "VULKAN", "CLANG", "LLVM")
 """The order in which a default device is looked for."""
 
-GPU_INTERFACES = frozenset({"GPU", "VULKAN"})
+GPU_INTERFACES = frozenset({"CUDA", "GPU", "VULKAN"})
 """Devices that may be implemented on the CPU, and take long to say so: no default where a machine has no GPU."""
 
 NO_DEFAULT = frozenset({"DISK", "NPY"})

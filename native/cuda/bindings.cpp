@@ -1,0 +1,209 @@
+// What the CUDA driver in Python calls: devices, contexts and their memory, loading images, making programs.
+#include "cuda/bindings.hpp"
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+#include <tuple>
+
+#include "core/device.hpp"
+#include "core/names.hpp"
+#include "cuda/lane.hpp"
+#include "python/common.hpp"
+#include "python/gil.hpp"
+
+namespace nb = nanobind;
+
+namespace hcq::cuda {
+namespace {
+
+struct Kind {
+  const char* name;
+  ParamKind kind;
+  uint8_t size;
+  Access access = Access::unknown;
+};
+constexpr Kind kKinds[] = {{"ptr", ParamKind::pointer, 8},   {"const", ParamKind::pointer, 8, Access::read},
+                           {"i8", ParamKind::i8, 1},         {"u8", ParamKind::u8, 1},
+                           {"i16", ParamKind::i16, 2},       {"u16", ParamKind::u16, 2},
+                           {"i32", ParamKind::i32, 4},       {"u32", ParamKind::u32, 4},
+                           {"i64", ParamKind::i64, 8},       {"u64", ParamKind::u64, 8},
+                           {"f16", ParamKind::f16, 2},       {"bf16", ParamKind::bf16, 2},
+                           {"f32", ParamKind::f32, 4},       {"f64", ParamKind::f64, 8},
+                           {"bool", ParamKind::boolean, 1},  {"bits8", ParamKind::bits8, 1},
+                           {"bits16", ParamKind::bits16, 2}, {"bits32", ParamKind::bits32, 4},
+                           {"bits64", ParamKind::bits64, 8}};
+
+const Kind& kind_of(const std::string& name) {
+  for (const Kind& k : kKinds)
+    if (name == k.name) return k;
+  throw std::invalid_argument("no type of arguments is called " + name);
+}
+
+[[noreturn]] void raise_unavailable(const Unavailable& why) {
+  nb::object type = nb::module_::import_("hcq.errors").attr("DeviceUnavailable");
+  nb::object error = type(nb::str(why.reason.c_str()), nb::str(why.hint.c_str()));
+  PyErr_SetObject(type.ptr(), error.ptr());
+  throw nb::python_error();
+}
+
+// Calls what may block, without the GIL; what it throws becomes Python's.
+template <class Work>
+auto without_gil(Work work) {
+  try {
+    GilReleased released;
+    return work();
+  } catch (const Unavailable& why) {
+    raise_unavailable(why);
+  } catch (const Failure& failure) {
+    PyErr_SetString(failure.result == kOutOfMemory ? PyExc_MemoryError : PyExc_RuntimeError, failure.said.c_str());
+    throw nb::python_error();
+  }
+}
+
+nb::dict words_of(const Facts& f) {
+  nb::dict d;
+  d["name"] = f.name;
+  d["memory"] = f.memory;
+  d["driver_version"] = f.driver_version;
+  d["group_items"] = f.group_items;
+  d["group_size"] = nb::make_tuple(f.group_size[0], f.group_size[1], f.group_size[2]);
+  d["groups"] = nb::make_tuple(f.groups[0], f.groups[1], f.groups[2]);
+  d["local_memory"] = f.local_memory;
+  d["multiprocessors"] = f.multiprocessors;
+  d["warp"] = f.warp;
+  d["capability"] = nb::make_tuple(f.major, f.minor);
+  d["unified"] = bool(f.unified);
+  d["maps_host"] = bool(f.maps_host);
+  d["integrated"] = bool(f.integrated);
+  d["copy_engines"] = f.copy_engines;
+  d["pools"] = bool(f.pools);
+  d["pci"] = nb::make_tuple(f.pci_domain, f.pci_bus, f.pci_device);
+  return d;
+}
+
+nb::list told_devices() {
+  auto found = without_gil([] { return devices(); });
+  nb::list told;
+  for (const Facts& each : found) told.append(words_of(each));
+  return told;
+}
+
+std::shared_ptr<Context> open(size_t index, uint64_t keep) {
+  return without_gil([&] {
+    std::vector<Facts> found = devices();
+    if (index >= found.size()) throw Unavailable{"there is no CUDA device " + std::to_string(index), "count from 0"};
+    return Context::open(found[index], keep);
+  });
+}
+
+void serve(nb::handle device, std::shared_ptr<Context> context) {
+  Device* d = device_of(device.ptr());
+  if (!d) throw nb::python_error();
+  d->interface = &interface();
+  d->context = new std::shared_ptr<Context>(std::move(context));
+}
+
+void end(Program* program) { delete static_cast<Kernel*>(program->entry); }
+
+void give_capsule(PyObject* unused) {
+  program_release(static_cast<Program*>(PyCapsule_GetPointer(unused, kProgramCapsule)));
+}
+
+nb::object make_program(std::shared_ptr<Module> module, const std::string& symbol, const std::string& name,
+                        const std::vector<std::string>& arguments, bool typed,
+                        std::tuple<uint32_t, uint32_t, uint32_t> wanted) {
+  auto k = std::make_unique<Kernel>();
+  without_gil([&] {
+    Current current(*module->context);
+    check("cuModuleGetFunction", api().module_function(&k->function, module->module, symbol.c_str()));
+    check("cuFuncGetAttribute", api().function_attribute(&k->most_items, 0, k->function));
+  });
+  auto program = std::make_unique<Program>();
+  k->module = std::move(module);
+  k->typed = typed;
+  k->arguments.resize(arguments.size());
+  // Kernargs are the pointers, then the values, whatever their order in the source.
+  uint32_t at = 0;
+  for (bool pointers : {true, false}) {
+    for (uint32_t i = 0; i < arguments.size(); ++i) {
+      const Kind& kind = kind_of(arguments[i]);
+      if ((kind.kind == ParamKind::pointer) != pointers) continue;
+      at = (at + kind.size - 1) / kind.size * kind.size;
+      if (typed) program->params.push_back(Param{kind.kind, kind.access, kind.size, at, ""});
+      k->arguments[i] = Argument{at, kind.size};
+      at += kind.size;
+      if (typed) program->pointers += pointers;
+    }
+  }
+  program->id = program_named(name);
+  program->name = name;
+  program->kind = EntryKind::elsewhere;
+  program->typed = typed;
+  program->kernargs_size = typed ? at : 0;
+  program->most_items = static_cast<uint64_t>(k->most_items);
+  std::tie(program->wanted_items[0], program->wanted_items[1], program->wanted_items[2]) = wanted;
+  program->end = end;
+  program->entry = k.release();
+  PyObject* capsule = PyCapsule_New(program.get(), kProgramCapsule, give_capsule);
+  if (!capsule) throw nb::python_error();
+  program.release();
+  return nb::steal(capsule);
+}
+}  // namespace
+
+void bind(nb::module_& m) {
+  m.def("cuda_devices", told_devices,
+        "What NVIDIA's driver says of its devices, a dict each. Raises DeviceUnavailable where there is none.");
+  nb::class_<Context>(m, "CudaContext", "A device's primary context; kept while anything of it is used.")
+      .def(
+          "allocate",
+          [](Context& c, size_t bytes, int use, bool uncached) {
+            return without_gil([&] { return c.allocate(bytes, static_cast<Use>(use), uncached); });
+          },
+          nb::arg("bytes"), nb::arg("use"), nb::arg("uncached"),
+          "Memory of the device (0), of the host (1) or of both (2): its address. Raises MemoryError, RuntimeError.")
+      .def(
+          "free", [](Context& c, uint64_t at) { return without_gil([&] { return c.free(at); }); }, nb::arg("at"),
+          "Give allocate's memory back; nothing may use it any more.")
+      .def(
+          "reaches", [](Context& c, uint64_t at) { return without_gil([&] { return c.reaches(at); }); }, nb::arg("at"),
+          "Whether queues of this device copy from and to an address, with peers made known to it.")
+      .def(
+          "memory",
+          [](Context& c) {
+            uint64_t free = 0, total = 0;
+            without_gil([&] { c.memory(&free, &total); });
+            return std::make_tuple(free, total);
+          },
+          "Bytes free and in all, as the driver sees it.");
+  m.def("cuda_open", open, nb::arg("index"), nb::arg("keep"),
+        "A device's context; freed memory up to `keep` bytes stays with its pool. Raises DeviceUnavailable.");
+  m.def("cuda_serve", serve, nb::arg("device"), nb::arg("context"),
+        "Have the commands of a device, which has no queue yet, carried out by CUDA.");
+  nb::class_<Module>(m, "CudaModule", "A loaded image; unloaded with the last program of it.");
+  m.def(
+      "cuda_module",
+      [](std::shared_ptr<Context> context, nb::bytes image) {
+        std::string held(image.c_str(), image.size());
+        return without_gil([&] { return load_module(std::move(context), held); });
+      },
+      nb::arg("context"), nb::arg("image"), "Load PTX or a cubin. RuntimeError with what the driver said.");
+  m.def("cuda_program", make_program, nb::arg("module"), nb::arg("symbol"), nb::arg("name"), nb::arg("arguments"),
+        nb::arg("typed"), nb::arg("wanted"),
+        "What a Program is made of: a kernel of a module, its arguments' types in order, and the only size of groups\n"
+        "that it takes, (0, 0, 0) for any. RuntimeError where the module has no such kernel.");
+  m.def(
+      "cuda_held",
+      [] {
+        const Held& h = g_held;
+        return std::make_tuple(h.contexts.load(), h.streams.load(), h.modules.load(), h.allocations.load(),
+                               h.graphs.load());
+      },
+      "How many contexts, streams, modules, allocations and graphs of CUDA native code holds.");
+}
+
+}  // namespace hcq::cuda

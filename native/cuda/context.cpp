@@ -1,0 +1,137 @@
+// Devices and their primary contexts (context.hpp). Memory is in memory.cpp, time in clock.cpp.
+#include "cuda/context.hpp"
+
+#include <cstring>
+
+namespace hcq::cuda {
+
+Held g_held;
+
+namespace {
+enum Attribute {
+  kGroupItems = 1,
+  kGroupX = 2,
+  kGridX = 5,
+  kSharedMemory = 8,
+  kWarp = 10,
+  kMultiprocessors = 16,
+  kIntegrated = 18,
+  kMapsHost = 19,
+  kPciBus = 33,
+  kPciDevice = 34,
+  kCopyEngines = 40,
+  kUnifiedAddresses = 41,
+  kPciDomain = 50,
+  kMajor = 75,
+  kMinor = 76,
+  kConcurrentManaged = 89,
+  kPools = 115,
+  kStreamOperations64 = 122,
+};
+
+int attribute(Ordinal device, int which) {
+  int value = 0;
+  return api().device_attribute(&value, which, device) == kSuccess ? value : 0;  // a newer one than the driver's
+}
+
+Facts facts_of(int index) {
+  Facts f{};
+  check("cuDeviceGet", api().device_get(&f.ordinal, index));
+  char name[256] = {};
+  check("cuDeviceGetName", api().device_name(name, sizeof name - 1, f.ordinal));
+  f.name = name;
+  size_t bytes = 0;
+  check("cuDeviceTotalMem", api().device_total(&bytes, f.ordinal));
+  f.memory = bytes;
+  check("cuDriverGetVersion", api().driver_version(&f.driver_version));
+  auto ask = [&](int which) { return attribute(f.ordinal, which); };
+  f.group_items = ask(kGroupItems);
+  for (int i = 0; i < 3; ++i) {
+    f.group_size[i] = ask(kGroupX + i);
+    f.groups[i] = ask(kGridX + i);
+  }
+  f.local_memory = ask(kSharedMemory);
+  f.multiprocessors = ask(kMultiprocessors);
+  f.warp = ask(kWarp);
+  f.major = ask(kMajor);
+  f.minor = ask(kMinor);
+  f.unified = ask(kUnifiedAddresses);
+  f.maps_host = ask(kMapsHost);
+  f.integrated = ask(kIntegrated);
+  f.managed = ask(kConcurrentManaged);
+  f.copy_engines = ask(kCopyEngines);
+  f.stream_operations = ask(kStreamOperations64);
+  f.pools = ask(kPools);
+  f.pci_domain = ask(kPciDomain);
+  f.pci_bus = ask(kPciBus);
+  f.pci_device = ask(kPciDevice);
+  return f;
+}
+}  // namespace
+
+std::vector<Facts> devices() {
+  load();
+  int count = 0;
+  check("cuDeviceGetCount", api().device_count(&count));
+  std::vector<Facts> found;
+  for (int i = 0; i < count; ++i) found.push_back(facts_of(i));
+  return found;
+}
+
+Current::Current(const Context& context) : pushed_(false) {
+  Handle now = nullptr;
+  if (api().current(&now) == kSuccess && now == context.handle()) return;
+  pushed_ = api().push(context.handle()) == kSuccess;
+}
+
+Current::~Current() {
+  Handle ours = nullptr;
+  if (pushed_) api().pop(&ours);
+}
+
+std::shared_ptr<Context> Context::open(const Facts& facts, uint64_t keep) {
+  std::shared_ptr<Context> made(new Context(facts));
+  made->start(keep);
+  return made;
+}
+
+void Context::start(uint64_t keep) {
+  check("cuDevicePrimaryCtxRetain", api().primary_retain(&context_, facts_.ordinal));
+  ++g_held.contexts;
+  Current current(*this);
+  words_ = facts_.stream_operations && api().write_value && api().wait_value;
+  check("cuStreamCreate", api().stream_create(&memory_stream_, kNonBlocking));
+  ++g_held.streams;
+  if (facts_.pools && api().pool_create && api().alloc_async && api().free_async) {
+    PoolProperties properties{};
+    properties.allocation_type = 1;
+    properties.location = MemLocation{1, facts_.ordinal};
+    check("cuMemPoolCreate", api().pool_create(&pool_, &properties));
+    check("cuMemPoolSetAttribute", api().pool_set(pool_, kReleaseThreshold, &keep));
+  }
+  set_clock(memory_stream_);
+}
+
+Context::~Context() {
+  if (generation_ != g_generation || !context_) return;  // inherited: the parent's driver is not here
+  {
+    Current current(*this);
+    Result state = memory_stream_ ? api().stream_query(memory_stream_) : kSuccess;
+    if (state != kSuccess && state != kNotReady) abandoned_ = true;  // an error that stays with the context
+    if (!abandoned_) {
+      if (anchor_) api().event_destroy(anchor_);
+      for (void* page : word_pages_) api().host_free(page);
+      if (pool_) api().pool_destroy(pool_);
+      if (memory_stream_) api().stream_destroy(memory_stream_);
+    }
+    if (memory_stream_) --g_held.streams;
+  }
+  api().primary_release(facts_.ordinal);
+  // Whoever else holds this context has no use of it any more: without this, opening anew would give the broken one.
+  if (abandoned_) api().primary_reset(facts_.ordinal);
+  --g_held.contexts;
+}
+
+void Context::abandon() { abandoned_ = true; }
+
+}  // namespace hcq::cuda

@@ -1,0 +1,104 @@
+// A device's primary context: what queues, programs and memory of it share. Kept until the last of them is gone.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/base.hpp"
+#include "cuda/api.hpp"
+
+namespace hcq::cuda {
+
+// What the driver says of a device.
+struct Facts {
+  Ordinal ordinal;
+  std::string name;
+  uint64_t memory;
+  int driver_version;
+  int group_items, group_size[3], groups[3];
+  int local_memory, multiprocessors, warp, major, minor;
+  int unified, maps_host, integrated, managed, copy_engines, stream_operations, pools;
+  int pci_domain, pci_bus, pci_device;
+};
+
+std::vector<Facts> devices();  // throws Unavailable, Failure
+
+enum class Use : uint8_t { device, host, both };
+
+class Context;
+
+// How many of CUDA's objects are held here. Relaxed: for tests of leaks, when nothing else runs.
+struct Held {
+  std::atomic<int64_t> contexts{0}, streams{0}, modules{0}, allocations{0}, graphs{0};
+};
+extern Held g_held;
+
+// Makes a context this thread's for a while; nothing where it is already.
+class Current {
+ public:
+  explicit Current(const Context& context);
+  ~Current();
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  bool pushed_;
+};
+
+// A 64-bit word that device and host see, at an address for each.
+struct Word {
+  std::atomic<uint64_t>* host;
+  Address device;
+};
+
+class Context : public std::enable_shared_from_this<Context> {
+ public:
+  // Opens a device; throws Unavailable, Failure. `keep`: bytes that freed memory may keep from the system.
+  static std::shared_ptr<Context> open(const Facts& facts, uint64_t keep);
+  ~Context();
+
+  const Facts& facts() const { return facts_; }
+  Handle handle() const { return context_; }
+  // Whether streams write and await words of memory; else events say what is over.
+  bool words() const { return words_; }
+
+  Address allocate(size_t bytes, Use use, bool uncached);  // throws Failure
+  // Of allocate's; the device must be well, and nothing use it any more. False: nobody's here.
+  bool free(Address at);
+  void memory(uint64_t* free, uint64_t* total) const;
+  // Whether this device's queues reach the memory at `at`: its own, another device's, the host's. Throws Failure.
+  bool reaches(Address at);
+  void abandon();  // the device was lost by CUDA: what it holds is gone with it
+
+  Word take_word();  // 0; throws Failure
+  void give_word(Word word);
+
+  // When `end` happened and `begin` was, in ns of CLOCK_MONOTONIC; both are over, and were given at `given`. The event
+  // `*end` may be changed for another. False: CUDA doesn't say.
+  bool times(Handle begin, Handle* end, uint64_t given, uint64_t* started, uint64_t* ended);
+  void set_clock(Handle idle_stream);  // waits for that
+
+ private:
+  explicit Context(const Facts& facts) : facts_(facts) {}
+  void start(uint64_t keep);
+
+  Facts facts_;
+  uint32_t generation_ = g_generation;
+  Handle context_ = nullptr;
+  Handle pool_ = nullptr;           // null: there are none
+  Handle memory_stream_ = nullptr;  // allocations and frees of the pool, and nothing else
+  bool words_ = false;
+  std::atomic<bool> abandoned_{false};
+
+  std::mutex words_lock_;  // a leaf
+  std::vector<void*> word_pages_;
+  std::vector<Word> free_words_;
+
+  std::mutex clock_lock_;    // a leaf
+  Handle anchor_ = nullptr;  // an event of which the host's time is known
+  uint64_t anchor_at_ = 0;
+};
+
+}  // namespace hcq::cuda

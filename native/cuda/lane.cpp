@@ -1,0 +1,300 @@
+// The table of functions for CUDA (lane.hpp): a stream a queue, and a word of memory that the stream raises behind each
+// command, by which the host and other streams know how far it is. Where a device can't write words, events say it.
+#include "cuda/lane.hpp"
+
+#include <condition_variable>
+#include <cstdlib>
+#include <thread>
+
+#include "core/device.hpp"
+
+namespace hcq::cuda {
+
+namespace {
+constexpr uint32_t kCommands = 72;      // more than are in flight at a time (flights.cpp)
+constexpr uint32_t kLooks = 64;         // looks at the word, before the stream is asked whether it failed
+constexpr size_t kMostArguments = 512;  // 4096 bytes of kernargs, 8 each
+
+struct Lane;
+
+// A command in flight: what Command::event is.
+struct Given {
+  Lane* lane = nullptr;
+  uint64_t number = 0;     // the word's value once it is over
+  Handle begin = nullptr;  // an event before it, of one that is timed
+  Handle end = nullptr;    // an event behind it, of one that is timed or has no word to look at
+};
+
+// Has commands_over called when an event is over. A thread a lane, made at the first wait that sleeps; it may block in
+// the driver, and is told there of a failure too, where a function given to the stream would not be called.
+class Teller {
+ public:
+  ~Teller() {
+    {
+      std::lock_guard<std::mutex> guard(lock_);
+      stop_ = true;
+    }
+    changed_.notify_one();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void tell(Queue* q, Lane* lane) {
+    {
+      std::lock_guard<std::mutex> guard(lock_);
+      queue_ = q;
+      if (!thread_.joinable()) thread_ = std::thread([this, lane] { run(lane); });
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  void run(Lane* lane);
+
+  std::mutex lock_;  // a leaf
+  std::condition_variable changed_;
+  Queue* queue_ = nullptr;  // who is told next
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+// All but `suspect` under the queue's step lock.
+struct Lane {
+  std::shared_ptr<Context> context;
+  Handle stream = nullptr;
+  Word word{nullptr, 0};
+  uint64_t given = 0;
+  uint32_t looks = 0;
+  uint64_t last = 0;                 // until when its last timed command ran
+  Handle told = nullptr;             // the event that the teller waits for
+  std::atomic<bool> suspect{false};  // relaxed: the next look asks the stream
+  Given commands[kCommands];
+  std::vector<Given*> free;
+  std::vector<Handle> events;  // that are not in use; with timing
+  Teller teller;
+};
+
+void Teller::run(Lane* lane) {
+  api().push(lane->context->handle());
+  std::unique_lock<std::mutex> guard(lock_);
+  for (;;) {
+    changed_.wait(guard, [this] { return queue_ || stop_; });
+    if (!queue_) return;
+    Queue* q = queue_;
+    queue_ = nullptr;
+    guard.unlock();
+    if (api().event_synchronize(lane->told) != kSuccess) lane->suspect.store(true, std::memory_order_relaxed);
+    commands_over(q);
+    guard.lock();
+  }
+}
+
+bool failed(Result result, const char* what, std::string* error) {
+  if (result == kSuccess) return false;
+  *error = failure_of(what, result);
+  return true;
+}
+
+bool take_event(Lane& lane, Handle* out, std::string* error) {
+  if (lane.events.empty()) return !failed(api().event_create(out, 0), "cuEventCreate", error);
+  *out = lane.events.back();
+  lane.events.pop_back();
+  return true;
+}
+
+void give_event(Lane& lane, Handle* event) {
+  if (*event) lane.events.push_back(*event);
+  *event = nullptr;
+}
+
+bool record_event(Lane& lane, Handle* out, std::string* error) {
+  return take_event(lane, out, error) && !failed(api().event_record(*out, lane.stream), "cuEventRecord", error);
+}
+
+// What comes before a command, and behind it. The driver has what was given in between, be it that the rest fails.
+Given* begin_command(Lane& lane, bool timed, std::string* error) {
+  Given* g = lane.free.back();
+  lane.free.pop_back();
+  g->number = lane.given + 1;
+  if (!timed || record_event(lane, &g->begin, error)) return g;
+  give_event(lane, &g->begin);
+  lane.free.push_back(g);
+  return nullptr;
+}
+
+bool end_command(Lane& lane, Given* g, bool done, bool timed, Command* out, std::string* error) {
+  if (done && (timed || !lane.word.host)) done = record_event(lane, &g->end, error);
+  if (done && lane.word.host)
+    done = !failed(api().write_value(lane.stream, lane.word.device, g->number, 0), "cuStreamWriteValue64", error);
+  if (done) {
+    lane.given = g->number;
+    out->event = g;
+    return true;
+  }
+  give_event(lane, &g->begin);
+  give_event(lane, &g->end);
+  lane.free.push_back(g);
+  return false;
+}
+
+void close(void* opened) {
+  auto* lane = static_cast<Lane*>(opened);
+  {
+    Current current(*lane->context);
+    for (Handle event : lane->events) api().event_destroy(event);
+    if (lane->told) api().event_destroy(lane->told);
+    if (lane->stream) {
+      api().stream_destroy(lane->stream);
+      --g_held.streams;
+    }
+    if (lane->word.host) lane->context->give_word(lane->word);
+  }
+  delete lane;
+}
+
+void* open(void* context, std::string* error) {
+  auto lane = std::make_unique<Lane>();
+  lane->context = *static_cast<std::shared_ptr<Context>*>(context);
+  for (Given& g : lane->commands) {
+    g.lane = lane.get();
+    lane->free.push_back(&g);
+  }
+  Current current(*lane->context);
+  bool opened = !failed(api().stream_create(&lane->stream, kNonBlocking), "cuStreamCreate", error);
+  if (opened) ++g_held.streams;
+  opened = opened && !failed(api().event_create(&lane->told, kBlockingSync | kDisableTiming), "cuEventCreate", error);
+  try {
+    if (opened && lane->context->words()) lane->word = lane->context->take_word();
+  } catch (const Failure& why) {
+    *error = why.said;
+    opened = false;
+  }
+  if (opened) return lane.release();
+  close(lane.release());
+  return nullptr;
+}
+
+bool exec(void* opened, const Program& program, const uint8_t* arguments, const uint32_t groups[3],
+          const uint32_t items[3], Command* out, std::string* error) {
+  auto& lane = *static_cast<Lane*>(opened);
+  const auto& kernel = *static_cast<const Kernel*>(program.entry);
+  Current current(*lane.context);
+  Given* g = begin_command(lane, out->timed, error);
+  if (!g) return false;
+  void* pointers[kMostArguments];
+  point(kernel, arguments, pointers);
+  Result result = api().launch(kernel.function, groups[0], groups[1], groups[2], items[0], items[1], items[2], 0,
+                               lane.stream, pointers, nullptr);
+  return end_command(lane, g, !failed(result, "cuLaunchKernel", error), out->timed, out, error);
+}
+
+bool copy(void* opened, uint64_t destination, uint64_t source, uint64_t bytes, Command* out, std::string* error) {
+  auto& lane = *static_cast<Lane*>(opened);
+  Current current(*lane.context);
+  uint64_t apart = destination > source ? destination - source : source - destination;
+  Given* g = begin_command(lane, out->timed, error);
+  if (!g) return false;
+  bool done = true;
+  if (apart >= bytes) {
+    done = !failed(api().copy_async(destination, source, bytes, lane.stream), "cuMemcpyAsync", error);
+  } else {
+    // Ranges that overlap are copied as if read first: by way of memory that the stream itself gives back.
+    try {
+      out->scratch = reinterpret_cast<void*>(lane.context->allocate(bytes, Use::device, false));
+    } catch (const Failure& why) {
+      *error = why.said;
+      done = false;
+    }
+    auto between = reinterpret_cast<Address>(out->scratch);
+    done = done && !failed(api().copy_async(between, source, bytes, lane.stream), "cuMemcpyAsync", error) &&
+           !failed(api().copy_async(destination, between, bytes, lane.stream), "cuMemcpyAsync", error);
+  }
+  if (end_command(lane, g, done, out->timed, out, error)) return true;
+  out->scratch = nullptr;  // leaked: a copy into it may be under way
+  return false;
+}
+
+bool stamp(void* opened, Command* out, std::string* error) {
+  auto& lane = *static_cast<Lane*>(opened);
+  Current current(*lane.context);
+  Given* g = begin_command(lane, false, error);
+  return g && end_command(lane, g, true, true, out, error);
+}
+
+bool follow(void* opened, const Command& other, Command* out, std::string* error) {
+  auto& lane = *static_cast<Lane*>(opened);
+  const Given& theirs = *static_cast<const Given*>(other.event);
+  Current current(*lane.context);
+  Given* g = begin_command(lane, false, error);
+  bool done = theirs.lane->word.host
+                  ? !failed(api().wait_value(lane.stream, theirs.lane->word.device, theirs.number, kWaitAtLeast),
+                            "cuStreamWaitValue64", error)
+                  : !failed(api().stream_wait_event(lane.stream, theirs.end, 0), "cuStreamWaitEvent", error);
+  return end_command(lane, g, done, false, out, error);
+}
+
+void flush(void*) {}
+
+Over over(const Command& command, std::string* error) {
+  const Given& g = *static_cast<const Given*>(command.event);
+  Lane& lane = *g.lane;
+  if (lane.word.host) {
+    // acquire: what the command wrote is there for whoever sees the word
+    if (lane.word.host->load(std::memory_order_acquire) >= g.number) return Over::yes;
+    if (++lane.looks % kLooks && !lane.suspect.load(std::memory_order_relaxed)) return Over::no;
+  }
+  Current current(*lane.context);
+  Result result = lane.word.host ? api().stream_query(lane.stream) : api().event_query(g.end);
+  if (result == kNotReady) {
+    lane.suspect.store(false, std::memory_order_relaxed);
+    return Over::no;
+  }
+  if (result == kSuccess) return Over::yes;
+  lane.context->abandon();
+  *error = "CUDA says " + words(result);
+  return Over::failed;
+}
+
+void times(const Command& command, uint64_t given, uint64_t* start, uint64_t* end) {
+  Given& g = *static_cast<Given*>(command.event);
+  Lane& lane = *g.lane;
+  if (!g.end || !lane.context->times(g.begin, &g.end, given, start, end)) {
+    *start = given;
+    *end = now_ns();
+    return;
+  }
+  // A queue's commands come one after the other, whatever the rounding.
+  if (*start < lane.last) *start = lane.last;
+  if (*end <= *start) *end = *start + (g.begin ? 1 : 0);
+  lane.last = *end;
+}
+
+bool tell(const Command& command, Queue* q) {
+  Lane& lane = *static_cast<const Given*>(command.event)->lane;
+  {
+    Current current(*lane.context);
+    if (api().event_record(lane.told, lane.stream) != kSuccess) {
+      lane.suspect.store(true, std::memory_order_relaxed);
+      return false;
+    }
+  }
+  lane.teller.tell(q, &lane);
+  return true;
+}
+
+void drop(const Command& command) {
+  Given* g = static_cast<Given*>(command.event);
+  Lane& lane = *g->lane;
+  give_event(lane, &g->begin);
+  give_event(lane, &g->end);
+  lane.free.push_back(g);
+  if (command.scratch) lane.context->free(reinterpret_cast<Address>(command.scratch));
+}
+
+void leave(void* context) { delete static_cast<std::shared_ptr<Context>*>(context); }
+
+constexpr Interface kInterface = {open, close, exec, copy, flush, over, times, tell, drop, leave, stamp, follow};
+}  // namespace
+
+const Interface& interface() { return kInterface; }
+
+}  // namespace hcq::cuda

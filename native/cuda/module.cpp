@@ -1,0 +1,43 @@
+// Loading images and finding kernels in them (lane.hpp).
+#include "cuda/lane.hpp"
+
+namespace hcq::cuda {
+
+namespace {
+constexpr size_t kLog = 8192;
+constexpr int kErrorLog = 5, kErrorLogBytes = 6;  // CU_JIT_ERROR_LOG_BUFFER, and its size
+}  // namespace
+
+std::shared_ptr<Module> load_module(std::shared_ptr<Context> context, const std::string& image) {
+  Current current(*context);
+  std::string log(kLog, '\0');
+  int options[] = {kErrorLog, kErrorLogBytes};
+  void* values[] = {log.data(), reinterpret_cast<void*>(kLog)};
+  Handle module = nullptr;
+  Result result = api().module_load(&module, image.c_str(), 2, options, values);
+  if (result != kSuccess) {
+    log.resize(log.find('\0') == std::string::npos ? log.size() : log.find('\0'));
+    throw Failure{result, failure_of("cuModuleLoadDataEx", result) + (log.empty() ? "" : "\n" + log)};
+  }
+  ++g_held.modules;
+  auto made = std::make_shared<Module>();
+  made->context = std::move(context);
+  made->module = module;
+  return made;
+}
+
+Module::~Module() {
+  if (generation != g_generation || !module) return;
+  Current current(*context);
+  api().module_unload(module);
+  --g_held.modules;
+}
+
+void point(const Kernel& kernel, const uint8_t* kernargs, void** out) {
+  for (size_t i = 0; i < kernel.arguments.size(); ++i) {
+    const uint8_t* at = kernel.typed ? kernargs + kernel.arguments[i].offset : kernargs + 8 + 8 * i;
+    out[i] = const_cast<uint8_t*>(at);
+  }
+}
+
+}  // namespace hcq::cuda

@@ -1,0 +1,45 @@
+"""The CUDA device's allocator: the device's memory from a pool, the host's page-locked.
+
+What does not live here: calling the driver (native/cuda/memory.cpp), and how copies get into queues (the base).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hcq.queues.allocator import HCQAllocator, HCQBuffer
+
+if TYPE_CHECKING:
+    from hcq.drivers.cuda.device import CUDADevice
+    from hcq.runtime.options import BufferOptions
+
+ALIGNMENT = 256
+_DEVICE, _HOST, _BOTH = range(3)
+
+
+class CUDAAllocator(HCQAllocator):
+    """Memory of the device's own; copies go through the ring and the copy queue. Threads may share one.
+
+    `host` memory is the host's, page-locked, `uncached` with it write-combined; `cpu_access` memory is managed where
+    host and device may use that at a time, else the host's. Both have one address for host and device.
+    """
+
+    device: CUDADevice
+
+    def _alloc(self, size: int, options: BufferOptions) -> HCQBuffer:
+        use = _HOST if options.host else _BOTH if options.cpu_access else _DEVICE
+        return HCQBuffer(self.device.native.allocate(max(size, 1), use, options.uncached), size)
+
+    def _free(self, opaque: HCQBuffer, options: BufferOptions) -> None:
+        self.device.native.free(opaque.va_addr)
+
+    def map(self, buf: Any) -> None:
+        """Make another CUDA device's memory reachable, directly where the two are peers. NotImplementedError for memory
+        that CUDA did not give out."""
+        if not self.device.native.reaches(buf.va_addr):
+            raise NotImplementedError(
+                f"{self.device.dname} reaches memory of CUDA devices, and page-locked host memory"
+            )
+
+    def _within(self, device: Any, dest: Any, src: Any, size: int, stream: Any) -> None:
+        device.enqueue_copy(dest.va_addr, src.va_addr, size, stream)  # overlapping ranges: as if read first

@@ -1,0 +1,89 @@
+"""Which CUDA devices a machine has, and which one a name means.
+
+What does not live here: anything done with a device once it is chosen.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hcq import _native, config
+from hcq.errors import DeviceUnavailable
+from hcq.runtime import process
+
+_used_in: int | None = None  # the process (its generation) in which the driver was loaded
+
+
+class Found(NamedTuple):
+    """A device: its number with the driver, whether it is the stand-in on the CPU, and what the driver says of it."""
+
+    number: int
+    on_cpu: bool
+    facts: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """What the driver calls it."""
+        return str(self.facts["name"])
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """Its compute capability."""
+        major, minor = self.facts["capability"]
+        return major, minor
+
+
+def devices() -> list[Found]:
+    """The CUDA devices here, in the driver's order; with HCQ_CUDA=cpu those of hcq.cudacpu.
+
+    Raises DeviceUnavailable where there are none, and in a child forked after CUDA was used.
+    """
+    global _used_in
+    if _used_in is not None and _used_in != process.generation:
+        raise DeviceUnavailable(
+            "CUDA was used before this process was forked, and its driver does not work in a child",
+            "start processes with multiprocessing's 'spawn', or open CUDA in the child alone",
+        )
+    on_cpu = config.CUDA() == "cpu"
+    if on_cpu:
+        _install()
+    facts = _native.cuda_devices()
+    _used_in = process.generation
+    if not facts:
+        raise DeviceUnavailable("NVIDIA's driver finds no device", "CUDA_VISIBLE_DEVICES may hide those there are")
+    return [Found(number, on_cpu, each) for number, each in enumerate(facts)]
+
+
+def choose(name: str) -> Found:
+    """The CUDA device that a canonical name (CUDA, CUDA:1, CUDA:H200) means; raises DeviceUnavailable."""
+    found = devices()
+    _, _, chosen = name.partition(":")
+    if not chosen or (chosen.isascii() and chosen.isdecimal()):
+        from hcq.runtime.registry import device_index
+
+        index = device_index(name)
+        if index < len(found):
+            return found[index]
+        raise DeviceUnavailable(
+            f"there is no {name}: {_listed(found)}", "count from 0; CUDA_VISIBLE_DEVICES may hide some"
+        )
+    for each in found:
+        if chosen.lower() in each.name.lower():
+            return each
+    raise DeviceUnavailable(
+        f"no CUDA device has {chosen!r} in its name: {_listed(found)}", "a number after CUDA: works as well"
+    )
+
+
+def _install() -> None:
+    try:
+        from hcq import cudacpu
+    except ImportError as error:
+        raise DeviceUnavailable(
+            f"HCQ_CUDA=cpu, and hcq.cudacpu can't be imported ({error})", "this build of hcq was made without it"
+        ) from error
+    cudacpu.install()
+
+
+def _listed(found: list[Found]) -> str:
+    return "; ".join(f"CUDA:{index} is {each.name}" for index, each in enumerate(found))

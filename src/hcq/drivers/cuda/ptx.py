@@ -1,0 +1,69 @@
+"""What a module of PTX says of its kernels (PTX ISA, 5.1 state spaces and 11 directives).
+
+What does not live here: compiling CUDA C (nvrtc), and types that only a mangled name has (mangling).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_ENTRY = re.compile(r"\.entry\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{;]*)[{;]", re.DOTALL)
+_PARAMETER = re.compile(
+    r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s*((?:\.ptr)?(?:\s*\.(?:global|shared|const|local|param))?"
+    r"(?:\s*\.align\s+\d+)?)\s*[\w$%]+\s*(?:\[\s*(\d+)\s*\])?"
+)
+_REQUIRED = re.compile(r"\.reqntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
+_BITS = {8: "bits8", 16: "bits16", 32: "bits32"}
+_SIGNED = {
+    "s8": "i8",
+    "s16": "i16",
+    "s32": "i32",
+    "s64": "i64",
+    "f16": "f16",
+    "bf16": "bf16",
+    "f32": "f32",
+    "f64": "f64",
+}
+
+
+class Parameter(NamedTuple):
+    """`kind`: a key of VALUE_TYPES, "bits8" ... "bits32", "ptr"; "word" for 64 bits that may be a pointer; "?n" for n
+    bytes of a structure. `size` in bytes."""
+
+    kind: str
+    size: int
+
+
+class Entry(NamedTuple):
+    """A kernel. `items`: the only size of groups that it takes, (0, 0, 0) for any."""
+
+    parameters: tuple[Parameter, ...]
+    items: tuple[int, int, int]
+
+
+def is_ptx(text: str) -> bool:
+    """Whether a source is PTX and not CUDA C: a module begins with its version."""
+    return _COMMENTS.sub("", text[:4096]).lstrip().startswith(".version")
+
+
+def entries(text: str) -> dict[str, Entry]:
+    """The kernels of a module, by their symbols."""
+    found = {}
+    for name, parameters, directives in _ENTRY.findall(_COMMENTS.sub("", text)):
+        required = _REQUIRED.search(directives)
+        x, y, z = (int(each or 1) for each in required.groups()) if required else (0, 0, 0)
+        found[name] = Entry(tuple(_parameter(*each) for each in _PARAMETER.findall(parameters or "")), (x, y, z))
+    return found
+
+
+def _parameter(type_: str, pointer: str, count: str) -> Parameter:
+    bits = int(re.sub(r"\D", "", type_.removeprefix("bf")) or 8)
+    if count:
+        size = int(count) * bits // 8
+        return Parameter("f16" if size == 2 else f"?{size}", size)  # halves are structures of 2 bytes
+    if pointer.startswith(".ptr"):
+        return Parameter("ptr", 8)
+    kind = _SIGNED.get(type_) or _BITS.get(bits) or "word"
+    return Parameter(kind, bits // 8)

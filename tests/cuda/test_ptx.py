@@ -1,0 +1,46 @@
+"""What modules of PTX say of their kernels."""
+
+from hcq.drivers.cuda import ptx
+
+MODULE = """
+// .entry commented(.param .u64 a)
+.version 9.0
+.target sm_80
+.address_size 64
+.visible .entry add(
+	.param .u64 .ptr .global .align 1 add_param_0,
+	.param .u64 add_param_1,
+	.param .u32 add_param_2, .param .s16 add_param_3,
+	.param .f64 add_param_4,
+	.param .align 2 .b8 add_param_5[2],
+	.param .align 4 .b8 add_param_6[12]
+)
+.maxntid 256, 1, 1
+.reqntid 32, 2
+{
+	ret;
+}
+.entry none() { ret; }
+.visible .entry bare
+{ ret; }
+.visible .func (.param .b32 r) helper(.param .b32 x) { ret; }
+"""
+
+
+def test_parameters_are_read_with_their_sizes():
+    found = ptx.entries(MODULE)
+    assert [each.kind for each in found["add"].parameters] == ["ptr", "word", "bits32", "i16", "f64", "f16", "?12"]
+    assert [each.size for each in found["add"].parameters] == [8, 8, 4, 2, 8, 2, 12]
+    assert found["add"].items == (32, 2, 1)
+
+
+def test_kernels_without_parameters_are_found_and_functions_are_none():
+    found = ptx.entries(MODULE)
+    assert list(found) == ["add", "none", "bare"]
+    assert found["none"].parameters == found["bare"].parameters == ()
+    assert found["none"].items == (0, 0, 0)
+
+
+def test_ptx_is_told_from_cuda_c():
+    assert ptx.is_ptx(MODULE)
+    assert not ptx.is_ptx('// .version 9\nextern "C" __global__ void f() {}')
