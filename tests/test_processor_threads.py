@@ -7,6 +7,7 @@ import time
 import pytest
 
 import hcq
+from hcq import _native
 
 SOURCE = "void f(int *p) { ++*p; }"
 
@@ -80,3 +81,26 @@ def test_threads_whose_scheduling_was_chosen_are_left_alone(launch):
     finally:
         for number in chosen:
             os.sched_setscheduler(number, os.SCHED_OTHER, os.sched_param(0))
+
+
+MEET = """
+#include <hcq.h>
+HCQ_KERNEL void meet(int *begun, int *met, int patient) {
+  if (__atomic_fetch_add(begun, 1, __ATOMIC_RELAXED) || !patient) return;
+  for (long n = 0; n < 20000000000 && !*met; ++n) *met = __atomic_load_n(begun, __ATOMIC_RELAXED) > 1;
+}
+"""
+
+
+@pytest.mark.skipif(_native.worker_limit() < 2, reason="there is no second core to spread work over")
+def test_a_large_launch_is_spread_though_the_one_before_it_was_small():
+    """As in the sum of an array, whose own parts are summed by one group of the same kernel."""
+    prg = hcq.Device["CLANG"].program("meet", MEET)
+    begun, met = hcq.zeros(1, hcq.dtypes.int32, "CLANG"), hcq.zeros(1, hcq.dtypes.int32, "CLANG")
+    for _ in range(2):
+        begun.fill(0)
+        met.fill(0)
+        prg(begun, met, vals=(0,), wait=True)  # one group
+        begun.fill(0)
+        prg(begun, met, vals=(1,), global_size=(4096, 1, 1), wait=True)  # the first waits for another to begin
+        assert met.numpy()[0] == 1, "one thread had all groups"

@@ -1,8 +1,20 @@
 // Jobs: commands and host work spread over the pool's threads (scheduler.hpp).
+#include <algorithm>
+
 #include "core/device.hpp"
 #include "core/scheduler_state.hpp"
+#include "platform/platform.hpp"
 
 namespace hcq {
+
+namespace {
+// The share, of `shares`, that this thread's processor begins with, the same in each job. Neighbours, which may share a
+// cache, have the same or neighbouring ones.
+unsigned own_share(unsigned shares) {
+  Processor here = this_processor();
+  return here.number * shares / here.count;
+}
+}  // namespace
 
 Job* job_make(Queue* q) {
   Job* job = new Job;
@@ -19,6 +31,11 @@ void job_open(Job* job, unsigned helpers) {
   uint64_t ranges = (job->total + job->chunk - 1) / job->chunk;
   job->left.store(ranges + 1, std::memory_order_relaxed);  // the list's lock publishes it
   if (helpers > ranges - 1) helpers = static_cast<unsigned>(ranges - 1);
+  job->shares = std::min(helpers + 1, kShares);
+  for (unsigned i = 0; i < job->shares; ++i) {
+    job->share[i].next.store(ranges * i / job->shares, std::memory_order_relaxed);  // published as `left`
+    job->share[i].end = ranges * (i + 1) / job->shares;
+  }
   if (helpers == 0) return;
   State* s = g_state;
   std::vector<Sleeper*> sleepers;
@@ -43,13 +60,17 @@ void job_open(Job* job, unsigned helpers) {
 
 bool job_run(Job* job, bool publisher) {
   uint64_t begin = now_ns(), finished = 0;
-  for (;;) {
+  unsigned own = job->shares > 1 ? own_share(job->shares) : 0;
+  for (unsigned i = 0; i < job->shares; ++i) {
+    Share& share = job->share[(own + i) % job->shares];
     // relaxed: the counter only divides the ranges; results are published by `left`
-    uint64_t first = job->next.fetch_add(job->chunk, std::memory_order_relaxed);
-    if (first >= job->total) break;
-    uint64_t last = first + job->chunk < job->total ? first + job->chunk : job->total;
-    job->run(*job, first, last);
-    ++finished;
+    while (share.next.load(std::memory_order_relaxed) < share.end) {
+      uint64_t range = share.next.fetch_add(1, std::memory_order_relaxed);
+      if (range >= share.end) break;
+      uint64_t first = range * job->chunk;
+      job->run(*job, first, std::min(first + job->chunk, job->total));
+      ++finished;
+    }
   }
   if (publisher) {
     State* s = g_state;

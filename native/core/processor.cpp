@@ -187,6 +187,14 @@ Did given(Gave gave, Queue* q, const PacketHeader* h) {
   return Did::next;
 }
 
+// What a job of a program's groups took, once it is over.
+void note_duration(const Job* job) {
+  if (!job->program) return;
+  // relaxed: the count of what is left ordered the threads' additions before this
+  const_cast<Program*>(job->program)
+      ->ran(work_items(job->total, job->items), job->busy_ns.load(std::memory_order_relaxed));
+}
+
 // Runs an exec or copy as a job over several threads. When others are still at it, whoever finishes last inherits the
 // step lock and goes on with the queue; this thread must not touch it any more.
 Did spread(Queue* q, Job* job, unsigned threads) {
@@ -196,9 +204,7 @@ Did spread(Queue* q, Job* job, unsigned threads) {
   job_open(job, threads - 1);
   if (!job_run(job, true)) return Did::pending;
   q->job = nullptr;
-  if (job->program)
-    const_cast<Program*>(job->program)
-        ->last_ns.store(job->busy_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  note_duration(job);
   job_release(job);
   queue_release(q);
   return Did::next;
@@ -219,7 +225,7 @@ Did run_exec(Queue* q, uint8_t* packet, bool helper, uint64_t deadline) {
   Program* program = p->program;
   if (flags & kWaitPrevious && !comes(q, p->signal, p->value - 1)) return wait_for(q, p->signal, p->value - 1, true);
   uint64_t total = static_cast<uint64_t>(p->groups[0]) * p->groups[1] * p->groups[2];
-  uint64_t estimate = program->last_ns.load(std::memory_order_relaxed);
+  uint64_t work = work_items(total, p->items), estimate = program->estimate(work);
   if (q->flights) {
     // What an interface does at the first launch of some size, compile for it say, may take long.
     uint64_t size = p->items[0] | static_cast<uint64_t>(p->items[1]) << 21 | static_cast<uint64_t>(p->items[2]) << 42;
@@ -268,7 +274,7 @@ Did run_exec(Queue* q, uint8_t* packet, bool helper, uint64_t deadline) {
   if (total) run_groups(*program, arguments, p->groups, p->items, 0, total);
   if (timed) {
     end = now_ns();
-    if (measured) program->last_ns.store(end - start + 1, std::memory_order_relaxed);
+    if (measured && total) program->ran(work, end - start + 1);
   }
   complete(q, packet, start, end);
   return Did::next;
@@ -428,16 +434,16 @@ void run_chain(Queue* q) {
     if (p->header.type != PacketType::exec || p->header.flags || q->nested_offset + p->header.units >= bound->units)
       break;
     Program* program = p->program;
-    uint64_t estimate = program->last_ns.load(std::memory_order_relaxed);
+    uint64_t total = static_cast<uint64_t>(p->groups[0]) * p->groups[1] * p->groups[2];
+    uint64_t work = work_items(total, p->items), estimate = program->estimate(work);
     if (!estimate || estimate > kSpread) break;
     bool timed = estimate > 2000 || (++q->execs & 15) == 0;
     uint64_t start = timed ? now_ns() : 0;
     // relaxed, as the end below: a look that comes between two short ones is wrong by one
     q->running.store(reinterpret_cast<const uint8_t*>(p), std::memory_order_relaxed);
     last = p;
-    uint64_t total = static_cast<uint64_t>(p->groups[0]) * p->groups[1] * p->groups[2];
     if (total) run_groups(*program, inline_arguments(p), p->groups, p->items, 0, total);
-    if (timed) program->last_ns.store(now_ns() - start + 1, std::memory_order_relaxed);
+    if (timed && total) program->ran(work, now_ns() - start + 1);
     q->nested_offset += p->header.units;
     spent += estimate;
     ++ran;
@@ -554,9 +560,7 @@ StepResult step(Queue* q, bool helper, uint64_t deadline) {
 void finish_job(Queue* q) {
   Job* job = q->job;
   uint8_t* packet = current(q);
-  if (job->program)
-    const_cast<Program*>(job->program)
-        ->last_ns.store(job->busy_ns.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  note_duration(job);
   q->job = nullptr;
   complete(q, packet, q->job_start, now_ns());
   q->step_lock.unlock();  // held since the thread that published the job

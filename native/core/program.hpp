@@ -85,8 +85,9 @@ struct Program {
     return scratch_group + ((items_in_group + 63) & ~uint64_t{63}) * scratch_item;
   }
   // What runs write, in a line of its own: launching threads read the others.
-  // Duration of the last run, summed over threads, in ns; 0 before the first. Relaxed: a hint for who should run it.
-  alignas(64) std::atomic<uint64_t> last_ns{0};
+  // The last run: its duration, summed over threads, in ns, 0 before the first; and its work-items. Relaxed, and not of
+  // one run where two threads write: hints for who should run it.
+  alignas(64) std::atomic<uint64_t> last_ns{0}, last_items{0};
   // The session of records (record.hpp) that has its name. Relaxed: noted twice, at worst.
   std::atomic<uint64_t> recorded{0};
   alignas(64) void* code = nullptr;  // the loader's
@@ -97,7 +98,23 @@ struct Program {
   std::atomic<uint64_t> given_items{0};
   std::string home;
   void (*end)(Program*) = nullptr;
+
+  // How long a launch of so many work-items may take, in ns, by the last run; 0 before the first. A program runs with
+  // many sizes in turn where its results are worked on by itself, as in a sum of sums.
+  uint64_t estimate(uint64_t items) const {
+    uint64_t ns = last_ns.load(std::memory_order_relaxed), known = last_items.load(std::memory_order_relaxed);
+    if (items == known || ns == 0 || known == 0) return ns;
+    double scaled = static_cast<double>(ns) / static_cast<double>(known) * static_cast<double>(items);
+    return scaled < 1e18 ? static_cast<uint64_t>(scaled) + 1 : UINT64_C(1000000000000000000);
+  }
+  void ran(uint64_t items, uint64_t ns) {
+    last_items.store(items, std::memory_order_relaxed);
+    last_ns.store(ns, std::memory_order_relaxed);
+  }
 };
+
+// Work-items of a launch of so many groups.
+inline uint64_t work_items(uint64_t groups, const uint32_t items[3]) { return groups * items[0] * items[1] * items[2]; }
 
 // Kernargs of an untyped program: a u64 count, then as many 8-byte slots, each argument in one (integers extended).
 //

@@ -7,13 +7,23 @@
 
 namespace hcq {
 
-// A command spread over threads: ranges of 0..total by an atomic counter. `run` never touches Python.
+// Neighbouring ranges of a job.
+struct alignas(64) Share {
+  std::atomic<uint64_t> next{0};  // first range not taken; at the end or past it: none is left
+  uint64_t end = 0;
+};
+constexpr unsigned kShares = 8;
+
+// A command spread over threads: ranges of 0..total, in as many shares as threads. A thread takes its own processor's
+// share first: there it finds in its caches what the same or the last command left. Then it helps with the others.
+// `run` never touches Python.
 struct Job {
   std::atomic<uint32_t> refs{1};     // the queue's, and one for each pool thread inside
-  std::atomic<uint64_t> next{0};     // first range not taken
   std::atomic<uint64_t> left{0};     // ranges to finish, plus one for the thread that published it
   std::atomic<uint64_t> busy_ns{0};  // time summed over the threads
   uint64_t total = 0, chunk = 1;
+  unsigned shares = 1;
+  Share share[kShares];
   void (*run)(const Job&, uint64_t first, uint64_t last) = nullptr;
   Queue* queue = nullptr;  // null: nobody's queue goes on when it is done
   const Program* program = nullptr;

@@ -82,6 +82,26 @@ unsigned usable_cpus() {
   return n;
 }
 
+Processor this_processor() {
+  struct Numbers {
+    uint16_t of[CPU_SETSIZE];  // a processor's number among those in the mask
+    unsigned count = 0;
+    Numbers() {
+      cpu_set_t set;
+      bool known = sched_getaffinity(0, sizeof set, &set) == 0;
+      for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        of[cpu] = static_cast<uint16_t>(count);
+        if (known && CPU_ISSET(cpu, &set)) ++count;
+      }
+      if (!count) count = 1;
+    }
+  };
+  static const Numbers numbers;
+  int cpu = sched_getcpu();
+  if (cpu < 0 || cpu >= CPU_SETSIZE) return {0, numbers.count};
+  return {std::min<unsigned>(numbers.of[cpu], numbers.count - 1), numbers.count};
+}
+
 bool start_thread(void (*fn)()) {
   sigset_t most, before;
   sigfillset(&most);

@@ -21,6 +21,11 @@ constexpr unsigned kMostFutexWords = 128;
 bool futex_wait_any(const FutexWord* words, unsigned count, uint64_t timeout_ns);
 
 unsigned usable_cpus();  // affinity mask and cgroup quota, at least 1
+struct Processor {
+  unsigned number, count;  // number < count
+};
+// Where this thread runs just now, among those that the process might run on when this was first asked.
+Processor this_processor();
 // Starts a detached thread that takes no signals but those its own faults raise: the others are for Python's threads.
 bool start_thread(void (*fn)());
 void set_thread_name(const char* name);

@@ -171,9 +171,6 @@ PyObject* get_kernargs_size(PyObject* self, void*) {
   Program* p = cast(self)->program;
   return PyLong_FromUnsignedLong(p->typed ? p->kernargs_size : kMaxInlineArguments);
 }
-PyObject* get_last_ns(PyObject* self, void*) {
-  return PyLong_FromUnsignedLongLong(cast(self)->program->last_ns.load(std::memory_order_relaxed));
-}
 PyObject* get_zero(PyObject*, void*) { return PyLong_FromLong(0); }
 PyObject* get_signature(PyObject* self, void*) {
   Program* p = cast(self)->program;
@@ -225,6 +222,11 @@ int set_accesses(PyObject* object, PyObject* value, void*) {
   return 0;
 }
 
+PyObject* estimate(PyObject* self, PyObject* items) {
+  uint64_t count = PyLong_AsUnsignedLongLong(items);
+  if (count == static_cast<uint64_t>(-1) && PyErr_Occurred()) return nullptr;
+  return PyLong_FromUnsignedLongLong(cast(self)->program->estimate(count));
+}
 PyMethodDef methods[] = {
     {"prepare", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(prepare)), METH_FASTCALL | METH_KEYWORDS,
      "prepare(*bufs, global_size=(1, 1, 1), local_size=(1, 1, 1), vals=())\n--\n\n"
@@ -234,12 +236,13 @@ PyMethodDef methods[] = {
      "fill_kernargs(bufs, vals=(), kernargs_ptr=None)\n--\n\n"
      "Write the arguments for a queue's exec and return their address: at kernargs_ptr, which the caller keeps, or in\n"
      "memory of the device that stays until 16 MiB more were filled and what was queued by then has finished."},
+    {"_estimate", estimate, METH_O,
+     "_estimate(items)\n--\n\nHow long so many work-items may take, in ns, over all threads, by the last run; 0 before "
+     "the first."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef getset[] = {
     {"name", get_name, nullptr, "The function's name.", nullptr},
     {"device", get_device, nullptr, "The device it was loaded for.", nullptr},
-    {"_last_ns", get_last_ns, nullptr, "How long the last run took, in ns, over all threads; 0 before the first.",
-     nullptr},
     {"kernargs_alloc_size", get_kernargs_size, nullptr, "Bytes of kernargs memory that a launch needs.", nullptr},
     {"kernargs_args_offset", get_zero, nullptr, "Where the arguments begin in that memory.", nullptr},
     {"signature", get_signature, nullptr, "((type, name), ...) of the parameters; None where none were recorded.",

@@ -5,6 +5,7 @@ What does not live here: recording them (recording), and what they become on a d
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Self
 
 from hcq.runtime import lines
@@ -101,7 +102,8 @@ class Launch(Node):
 
     @property
     def estimate(self) -> float:
-        return float(getattr(self.program, "_last_ns", 0) or 10_000)
+        known = getattr(self.program, "_estimate", None)
+        return float((known(math.prod((*self.groups, *self.items))) if known else 0) or 10_000)
 
 
 class Copy(Node):
