@@ -32,7 +32,11 @@ def enums(text: str) -> list[tuple[str, list[tuple[str, int]]]]:
             if not entry.strip():
                 continue
             key, _, expression = (part.strip() for part in entry.partition("="))
-            value = eval(re.sub(r"\(int\)|(?<=\d)[uU]", "", " ".join(expression.split())), {}, known) if expression else value + 1
+            value = (
+                eval(re.sub(r"\(int\)|(?<=\d)[uU]", "", " ".join(expression.split())), {}, known)
+                if expression
+                else value + 1
+            )
             known[key] = value
             members.append((key, value))
         found.append((re.sub(r"_v\d+$", "", name), members))
@@ -96,7 +100,8 @@ def write_names(header: str, typedefs: str) -> None:
             symbol = symbols[max(v for v in plain if v <= version)]
             lines.append(f'X("{name}", {version}, 1, "{symbol}{suffix}")')
     head = ["// Written by scripts/cuda_facts.py: which symbol a name means since which version of CUDA.",
-            "// X(name, version, whether its default stream is the thread's, symbol)", "// clang-format off"]  # fmt: skip
+            "// X(name, version, whether its default stream is the thread's, symbol)",
+            "// clang-format off"]  # fmt: skip
     (OUT / "names.inc").write_text("\n".join([*head, *lines, "// clang-format on", ""]))
 
 

@@ -127,12 +127,16 @@ HCQ_API cuCtxDestroy_v2(CUcontext handle) {
   });
 }
 
+HCQ_API cuCtxDestroy(CUcontext handle) { return cuCtxDestroy_v2(handle); }
+
 HCQ_API cuCtxPushCurrent_v2(CUcontext handle) {
   return with_init([&]() -> CUresult {
     Context* context = handles<Context>().find(handle);
     return context ? Context::push(context) : CUDA_ERROR_INVALID_CONTEXT;
   });
 }
+
+HCQ_API cuCtxPushCurrent(CUcontext handle) { return cuCtxPushCurrent_v2(handle); }
 
 HCQ_API cuCtxPopCurrent_v2(CUcontext* out) {
   return with_init([&]() -> CUresult {
@@ -142,6 +146,8 @@ HCQ_API cuCtxPopCurrent_v2(CUcontext* out) {
     return result;
   });
 }
+
+HCQ_API cuCtxPopCurrent(CUcontext* out) { return cuCtxPopCurrent_v2(out); }
 
 HCQ_API cuCtxSetCurrent(CUcontext handle) {
   return with_init([&]() -> CUresult {

@@ -8,9 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "arena.hpp"
 #include "context.hpp"
 #include "entry.hpp"
 #include "log.hpp"
+#include "memory.hpp"
 
 namespace cudacpu {
 namespace {
@@ -93,7 +95,11 @@ CUresult read_memory(size_t* bytes) {
 }  // namespace
 
 Device::Device(int ordinal, int capability, size_t memory_bytes)
-    : ordinal(ordinal), capability(capability), memory_bytes(memory_bytes), primary(new Context(*this, true, 0)) {}
+    : ordinal(ordinal),
+      capability(capability),
+      memory_bytes(memory_bytes),
+      arena(*new Arena(this, false, checking())),
+      primary(new Context(*this, true, 0)) {}
 
 std::string Device::name() const { return "hcq CUDA on CPU"; }
 

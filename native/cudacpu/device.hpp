@@ -9,6 +9,7 @@
 
 namespace cudacpu {
 
+class Arena;
 class Context;
 
 class Device {
@@ -17,6 +18,7 @@ class Device {
   const int capability;         // ten times the major one plus the minor one
   const size_t memory_bytes;    // what may be allocated
   std::atomic<size_t> used{0};  // bytes allocated; only a count, so that no order is needed
+  Arena& arena;                 // what cuMemAlloc and cuMemAllocManaged take from
   Context* primary;             // made with the device; active while retained
 
   Device(int ordinal, int capability, size_t memory_bytes);

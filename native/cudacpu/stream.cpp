@@ -246,7 +246,7 @@ CUresult submit(const StreamPtr& stream, NodePtr node) {
   return result ? result : enqueue(stream, std::move(node));
 }
 
-CUresult enqueue(const StreamPtr& stream, NodePtr node) {
+CUresult enqueue(const StreamPtr& stream, NodePtr node, uint64_t* position) {
   if (in_host_function) return CUDA_ERROR_NOT_PERMITTED;
   if (CUresult failed = stream->context.error()) return failed;
   Scheduler& all = scheduler();
@@ -256,6 +256,7 @@ CUresult enqueue(const StreamPtr& stream, NodePtr node) {
   bool brief = stream->queue.empty() && item.after.empty() && item.node->brief();
   stream->queue.push_back(std::move(item));
   stream->submitted++;
+  if (position) *position = stream->submitted;
   if (brief) step(all, hold, stream);
   list(all, stream);  // what others have added meanwhile, too
   return CUDA_SUCCESS;
@@ -265,7 +266,15 @@ CUresult synchronize(const StreamPtr& stream) {
   if (in_host_function) return CUDA_ERROR_NOT_PERMITTED;
   Scheduler& all = scheduler();
   Lock hold(all.lock);
-  wait_for(all, hold, {{stream, stream->submitted}});
+  if (stream->completed < stream->submitted) wait_for(all, hold, {{stream, stream->submitted}});
+  return stream->context.error();
+}
+
+CUresult synchronize_to(const StreamPtr& stream, uint64_t position) {
+  if (in_host_function) return CUDA_ERROR_NOT_PERMITTED;
+  Scheduler& all = scheduler();
+  Lock hold(all.lock);
+  wait_for(all, hold, {{stream, position}});
   return stream->context.error();
 }
 

@@ -52,11 +52,14 @@ void end_streams(Context& context);
 CUresult submit(CUstream stream, NodePtr node);
 CUresult submit(const std::shared_ptr<Stream>& stream, NodePtr node);
 // To the queue, whether or not the stream is being captured: for the launch of a graph's parts.
-CUresult enqueue(const std::shared_ptr<Stream>& stream, NodePtr node);
+// `position`, if asked for: which of the stream's nodes it is, for synchronize_to().
+CUresult enqueue(const std::shared_ptr<Stream>& stream, NodePtr node, uint64_t* position = nullptr);
 
 // Waits until all that was submitted is done, and helps with it; the context's error if it has one then.
 CUresult synchronize(const std::shared_ptr<Stream>& stream);
 CUresult synchronize(Context& context);
+// Waits until the stream has come so far.
+CUresult synchronize_to(const std::shared_ptr<Stream>& stream, uint64_t position);
 bool idle(const std::shared_ptr<Stream>& stream);
 // Waits until `done()`, which is asked after each node that ends, in any thread, under the scheduler's lock.
 void wait_until(const std::function<bool()>& done);

@@ -46,6 +46,8 @@ HCQ_API cuStreamDestroy_v2(CUstream handle) {
   });
 }
 
+HCQ_API cuStreamDestroy(CUstream handle) { return cuStreamDestroy_v2(handle); }
+
 HCQ_API cuStreamGetPriority(CUstream stream, int* priority) {
   return with_stream(stream, [&](const StreamPtr& found) {
     if (!priority) return CUDA_ERROR_INVALID_VALUE;
