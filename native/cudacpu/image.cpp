@@ -1,9 +1,11 @@
 // Asking the compiler, and what it calls back.
 #include "image.hpp"
 
+#include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
+
+#include "memory.hpp"
 
 namespace cudacpu {
 
@@ -42,12 +44,7 @@ size_t elf_size(const uint8_t* data) {
   uint64_t segments = read<uint64_t>(data + 32), sections = read<uint64_t>(data + 40);
   uint64_t end = sections + uint64_t{read<uint16_t>(data + 58)} * read<uint16_t>(data + 60);
   uint64_t other = segments + uint64_t{read<uint16_t>(data + 54)} * read<uint16_t>(data + 56);
-  return end > other ? end : other;
-}
-
-bool checks() {
-  const char* wanted = std::getenv("HCQ_CUDACPU_CHECK");
-  return wanted && *wanted && std::strcmp(wanted, "0") != 0;
+  return std::max<size_t>({64, end, other});  // with the header
 }
 
 }  // namespace
@@ -77,7 +74,7 @@ CUresult compile(const void* data, size_t size, uint32_t capability, bool only_c
     image.errors = "hcq.cudacpu: nobody compiles PTX here: the library was not loaded by hcq.cudacpu.install()";
     return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
   }
-  CompileRequest request{data, size, capability, checks(), only_compile};
+  CompileRequest request{data, size, capability, checking(), only_compile};
   return static_cast<CUresult>(compiler(&image, &request));
 }
 

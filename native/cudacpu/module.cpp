@@ -11,6 +11,7 @@
 #include "handle.hpp"
 #include "jit.hpp"
 #include "log.hpp"
+#include "memory.hpp"
 
 namespace cudacpu {
 
@@ -89,6 +90,11 @@ CUmodule make_module(std::shared_ptr<Image> image, Context& context) {
     function->module = handle;
     module->functions.emplace_back(kernel->name, static_cast<CUfunction>(handles<Function>().add(function)));
   }
+  // What a module's variables are is asked of their addresses too (cuPointerGetAttribute), and copies look there.
+  for (const Global& global : image->globals) {
+    add_range(std::make_shared<Range>(reinterpret_cast<uint64_t>(global.at), global.size, Memory::global, &context,
+                                      &context.device));
+  }
   std::lock_guard<std::mutex> hold(g_lock);
   modules()[handle] = &context;
   return handle;
@@ -102,6 +108,7 @@ CUresult unload_module(CUmodule handle) {
     modules().erase(handle);
   }
   for (const auto& [name, function] : module->functions) handles<Function>().remove(function);
+  for (const Global& global : module->image->globals) remove_range(reinterpret_cast<uint64_t>(global.at));
   return CUDA_SUCCESS;
 }
 
