@@ -5,10 +5,46 @@ Modules of operations register what they translate (registry.py) and write it th
 
 from __future__ import annotations
 
-from hcq.cudacpu.lower import compare, control, cvt, floats, integers, memory, moves, spaces
+from hcq.cudacpu.lower import (
+    atomics,
+    barriers,
+    bits,
+    bytes,
+    calls,
+    compare,
+    control,
+    copies,
+    cvt,
+    division,
+    floats,
+    integers,
+    memory,
+    moves,
+    spaces,
+    stack,
+    warps,
+)
 from hcq.cudacpu.lower.module import Global, Kernel, Options, Translated, translate
 from hcq.cudacpu.ptx.errors import Unsupported
 
-OPERATIONS = (compare, control, cvt, floats, integers, memory, moves, spaces)
+OPERATIONS = (
+    atomics,
+    barriers,
+    bits,
+    bytes,
+    calls,
+    compare,
+    control,
+    copies,
+    cvt,
+    division,
+    floats,
+    integers,
+    memory,
+    moves,
+    spaces,
+    stack,
+    warps,
+)
 
 __all__ = ["OPERATIONS", "Global", "Kernel", "Options", "Translated", "Unsupported", "translate"]

@@ -58,6 +58,18 @@ class Frame:
         size = max(layout.bytes_of(variable), 1)
         return self._e.slot(f"[{size} x i8]", max(layout.alignment(variable), 8), "var")
 
+    def copy_in(self, name: str, pointer: str) -> None:
+        """Set a register from memory: a parameter that was declared as one."""
+        slot, stored = self.register(Register(name, self.function.registers[name]))
+        value = self._e.op(f"load {stored}, ptr {pointer}")
+        self._e.do(f"store {stored} {value}, ptr {slot}")
+
+    def copy_out(self, name: str, pointer: str) -> None:
+        """Write a register to memory: a result that was declared as one."""
+        slot, stored = self.register(Register(name, self.function.registers[name]))
+        value = self._e.op(f"load {stored}, ptr {slot}")
+        self._e.do(f"store {stored} {value}, ptr {pointer}")
+
     def label(self, name: str) -> str:
         """A PTX label as LLVM has it."""
         return f"L.{self._prefix}{name}"

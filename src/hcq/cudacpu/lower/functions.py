@@ -10,7 +10,7 @@ from hcq.cudacpu.lower.emitter import Emitter
 from hcq.cudacpu.lower.entries import LEAVING, coroutine, loop
 from hcq.cudacpu.lower.frames import Frame, Place
 from hcq.cudacpu.lower.kernel_memory import KernelMemory
-from hcq.cudacpu.ptx.nodes import Function, Register
+from hcq.cudacpu.ptx.nodes import Function
 
 if TYPE_CHECKING:
     from hcq.cudacpu.lower.module import Kernel, Unit
@@ -60,33 +60,17 @@ def device_function(unit: Unit, function: Function) -> str:
         if each.space == "param":
             frame.places[each.name] = Place("param", f"%arg{n}")
         elif n >= len(function.returns):
-            copy_in(e, frame, each.name, each.type, f"%arg{n}")
+            frame.copy_in(each.name, f"%arg{n}")
     place_locals(e, frame)
     e.body(function.body or [])
     e.place("returning")
     for n, each in enumerate(function.returns):
         if each.space == "reg":
-            copy_out(e, frame, each.name, each.type, f"%arg{n}")
+            frame.copy_out(each.name, f"%arg{n}")
     e.end("ret void")
     kind = "noinline" if facts.recursive else ("alwaysinline" if len(function.body or []) < 400 else "")
     head = f"define internal void {symbol(function.name)}({', '.join(arguments)}) {kind} #0 {{"
     return f"{head}\n{e.text()}\n}}"
-
-
-def copy_in(e: Emitter, frame: Frame, name: str, type: str, pointer: str) -> None:
-    """Set a register of the frame from memory."""
-    slot, stored = frame.register(_register(frame, name))
-    e.do(f"store {stored} {e.op(f'load {stored}, ptr {pointer}')}, ptr {slot}")
-
-
-def copy_out(e: Emitter, frame: Frame, name: str, type: str, pointer: str) -> None:
-    """Write a register of the frame to memory."""
-    slot, stored = frame.register(_register(frame, name))
-    e.do(f"store {stored} {e.op(f'load {stored}, ptr {slot}')}, ptr {pointer}")
-
-
-def _register(frame: Frame, name: str) -> Register:
-    return Register(name, frame.function.registers[name])
 
 
 def place_locals(e: Emitter, frame: Frame) -> None:

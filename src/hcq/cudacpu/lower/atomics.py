@@ -1,0 +1,197 @@
+"""atom and red: every operation, type, width, scope and space.
+
+A block runs on one host thread: what only its threads can see (shared memory, scope cta) needs no atomic instruction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hcq.cudacpu.lower.memory import type_of
+from hcq.cudacpu.lower.pointers import moved, pointer, space_of
+from hcq.cudacpu.lower.registry import translates
+from hcq.cudacpu.lower.types import llvm, size
+from hcq.cudacpu.ptx.nodes import Instruction, Operand, Sink, Vector
+
+if TYPE_CHECKING:
+    from hcq.cudacpu.lower.emitter import Emitter
+
+_ORDERS = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
+_OPERATIONS = ("and", "or", "xor", "cas", "exch", "add", "inc", "dec", "min", "max")
+_SIMPLE = {"and": "and", "or": "or", "xor": "xor", "exch": "xchg", "inc": "uinc_wrap", "dec": "udec_wrap"}
+_LANES = {"v2": 2, "v4": 4, "v8": 8}
+
+
+@translates("atom", "red")
+def atom(e: Emitter, i: Instruction) -> None:
+    if i.has("async"):
+        e.refuse(f"{i.name}: clusters of more than one block are not run here")
+    d: Operand = Sink()
+    operands = i.operands
+    if i.opcode == "atom":
+        d, *rest = operands
+        operands = tuple(rest)
+    if len(operands) < 2:
+        e.wrong(f"{i.name} has too few operands")
+    address, b, *more = operands
+    type, operation = type_of(e, i), next((m for m in i.modifiers if m in _OPERATIONS), "")
+    if not operation:
+        e.wrong(f"{i.name} names no operation")
+    at = pointer(e, address, space_of(i))
+    alone = space_of(i) == "shared" or i.has("cta")
+    if operation == "cas":
+        _swap(e, i, d, at, b, more, type, alone)
+        return
+    sources = b.elements if isinstance(b, Vector) else (b,)
+    targets = d.elements if isinstance(d, Vector) else (d,) * len(sources)
+    if len(sources) != next((_LANES[m] for m in i.modifiers if m in _LANES), 1):
+        e.wrong(f"{i.name} names another number of elements than its operand has")
+    for n, (source, target) in enumerate(zip(sources, targets, strict=False)):
+        _one(e, i, target, moved(e, at, n * size(type)), source, operation, type, alone)
+
+
+def _one(
+    e: Emitter, i: Instruction, d: Operand, at: str, source: Operand, operation: str, type: str, alone: bool
+) -> None:
+    if type in ("f16x2", "bf16x2"):  # each half is an atomic operation of its own
+        value, half = e.read(source, "b32"), type[:-2]
+        low = _update(e, i, at, e.op(f"trunc i32 {value} to i16"), operation, half, alone)
+        upper = e.op(f"trunc i32 {e.op(f'lshr i32 {value}, 16')} to i16")
+        high = _update(e, i, moved(e, at, 2), upper, operation, half, alone)
+        whole = e.op(f"shl i32 {e.op(f'zext i16 {high} to i32')}, 16")
+        e.write(d, e.op(f"or i32 {whole}, {e.op(f'zext i16 {low} to i32')}"), "b32")
+        return
+    old = _update(e, i, at, e.read(source, type), operation, type, alone)
+    e.write(d, old, type)
+
+
+def _update(e: Emitter, i: Instruction, at: str, value: str, operation: str, type: str, alone: bool) -> str:
+    """Do it; returns the old value."""
+    t, align = llvm(type), size(type)
+    if type in ("f16", "bf16"):
+        return _narrow(e, at, value, operation, type)
+    name = _SIMPLE.get(operation)
+    if name is None and type in ("f32", "f64"):
+        name = {"add": "fadd", "min": "fmin", "max": "fmax"}[operation]
+    elif name is None:
+        name = operation if operation == "add" else ("" if type[0] == "s" else "u") + operation
+    if alone and name in _PLAIN:
+        old = e.op(f"load {t}, ptr {at}, align {align}")
+        e.do(f"store {t} {_PLAIN[name](e, t, old, value)}, ptr {at}, align {align}")
+        return old
+    return e.op(f"atomicrmw {name} ptr {at}, {t} {value} {_order(i)}, align {align}")
+
+
+def _swap(
+    e: Emitter, i: Instruction, d: Operand, at: str, b: Operand, more: list[Operand], type: str, alone: bool
+) -> None:
+    if not more:
+        e.wrong(f"{i.name} has too few operands")
+    t, align = llvm(type), size(type)
+    expected, value = e.read(b, type), e.read(more[0], type)
+    if alone:
+        old = e.op(f"load {t}, ptr {at}, align {align}")
+        same = e.op(f"icmp eq {t} {old}, {expected}")
+        e.do(f"store {t} {e.op(f'select i1 {same}, {t} {value}, {t} {old}')}, ptr {at}, align {align}")
+    else:
+        order = _order(i)
+        failure = {"acq_rel": "acquire", "release": "monotonic"}.get(order, order)
+        pair = e.op(f"cmpxchg ptr {at}, {t} {expected}, {t} {value} {order} {failure}, align {align}")
+        old = e.op(f"extractvalue {{ {t}, i1 }} {pair}, 0")
+    e.write(d, old, type)
+
+
+def _order(i: Instruction) -> str:
+    return next((_ORDERS[m] for m in i.modifiers if m in _ORDERS), "monotonic")
+
+
+# -- plain ones ---------------------------------------------------------------------------------------------------
+
+
+def _chosen(condition: str):  # type: ignore[no-untyped-def]
+    def write(e: Emitter, t: str, old: str, value: str) -> str:
+        return e.op(f"select i1 {e.op(f'icmp {condition} {t} {old}, {value}')}, {t} {old}, {t} {value}")
+
+    return write
+
+
+def _up(e: Emitter, t: str, old: str, value: str) -> str:
+    wraps = e.op(f"icmp uge {t} {old}, {value}")
+    return e.op(f"select i1 {wraps}, {t} 0, {t} {e.op(f'add {t} {old}, 1')}")
+
+
+def _down(e: Emitter, t: str, old: str, value: str) -> str:
+    wraps = e.op(f"or i1 {e.op(f'icmp eq {t} {old}, 0')}, {e.op(f'icmp ugt {t} {old}, {value}')}")
+    return e.op(f"select i1 {wraps}, {t} {value}, {t} {e.op(f'sub {t} {old}, 1')}")
+
+
+_PLAIN = {
+    **{name: (lambda e, t, old, value, name=name: e.op(f"{name} {t} {old}, {value}"))
+       for name in ("add", "and", "or", "xor", "fadd")},
+    "xchg": lambda e, t, old, value: value,
+    "min": _chosen("slt"), "max": _chosen("sgt"), "umin": _chosen("ult"), "umax": _chosen("ugt"),
+    "uinc_wrap": _up, "udec_wrap": _down,
+}  # fmt: skip
+
+
+# -- 16-bit floating point ----------------------------------------------------------------------------------------
+
+
+def _narrow(e: Emitter, at: str, value: str, operation: str, type: str) -> str:
+    """A compare-and-swap loop round the operation in float, which rounds once: float has bits enough."""
+    e.helper("hcq.bf16.narrow", _BF16)
+    name = f"hcq.atomic.{type}.{operation}"
+    calls = {"add": "", "min": "declare float @llvm.minimumnum.f32(float, float)",
+             "max": "declare float @llvm.maximumnum.f32(float, float)"}  # fmt: skip
+    if calls[operation]:
+        e.declare(calls[operation])
+    step = {"add": "fadd float %x, %y", "min": "call float @llvm.minimumnum.f32(float %x, float %y)",
+            "max": "call float @llvm.maximumnum.f32(float %x, float %y)"}[operation]  # fmt: skip
+    e.helper(name, _LOOP % {"name": name, "step": step, **_CONVERSIONS[type]})
+    return e.op(f"call i16 @{name}(ptr {at}, i16 {value})")
+
+
+_CONVERSIONS = {
+    "bf16": {
+        "widen": "  %%%(to)s.w = zext i16 %%%(from)s to i32\n  %%%(to)s.s = shl i32 %%%(to)s.w, 16\n"
+        "  %%%(to)s = bitcast i32 %%%(to)s.s to float\n",
+        "narrow": "  %new = call i16 @hcq.bf16.narrow(float %z)\n",
+    },
+    "f16": {
+        "widen": "  %%%(to)s.h = bitcast i16 %%%(from)s to half\n  %%%(to)s = fpext half %%%(to)s.h to float\n",
+        "narrow": "  %z.h = fptrunc float %z to half\n  %nan = fcmp uno float %z, %z\n"
+        "  %bits = bitcast half %z.h to i16\n  %new = select i1 %nan, i16 32767, i16 %bits\n",
+    },
+}
+for _each in _CONVERSIONS.values():
+    _each["x"], _each["y"] = (
+        _each["widen"] % {"to": to, "from": source} for to, source in (("x", "old"), ("y", "value"))
+    )
+
+_LOOP = """define internal i16 @%(name)s(ptr %%at, i16 %%value) #0 {
+entry:
+  %%first = load atomic i16, ptr %%at monotonic, align 2
+  br label %%again
+again:
+  %%old = phi i16 [ %%first, %%entry ], [ %%seen, %%again ]
+%(x)s%(y)s  %%z = %(step)s
+%(narrow)s  %%pair = cmpxchg ptr %%at, i16 %%old, i16 %%new monotonic monotonic, align 2
+  %%seen = extractvalue { i16, i1 } %%pair, 0
+  %%done = extractvalue { i16, i1 } %%pair, 1
+  br i1 %%done, label %%end, label %%again
+end:
+  ret i16 %%old
+}"""
+
+_BF16 = """define internal i16 @hcq.bf16.narrow(float %x) #0 {
+  %bits = bitcast float %x to i32
+  %upper = lshr i32 %bits, 16
+  %odd = and i32 %upper, 1
+  %bias = add i32 %odd, 32767
+  %sum = add i32 %bits, %bias
+  %rounded = lshr i32 %sum, 16
+  %nan = fcmp uno float %x, %x
+  %chosen = select i1 %nan, i32 32767, i32 %rounded
+  %result = trunc i32 %chosen to i16
+  ret i16 %result
+}"""
