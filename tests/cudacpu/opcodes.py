@@ -1,6 +1,6 @@
 """Runs many instructions, each on many operands, from one module of PTX, so that little is compiled.
 
-A case is anything with `text` (the instruction, with {d}, {a}, {b}, {c} for its registers), `d` (its destination's
+A case is anything with `text` (the instruction, with {d}, {a}, {b}, {c}, {e} for its registers), `d` (its destination's
 type) and `sources` (its operands' types). What does not live here: what should come out.
 """
 
@@ -16,6 +16,7 @@ from hcq.cudacpu.lower.types import width
 
 ROOM = 64  # operand tuples a run
 SLOT = 8  # bytes of a value
+SOURCES = 4  # operands at most
 
 
 class Instruction(Protocol):
@@ -47,7 +48,7 @@ class Opcodes:
         for each in cases:
             by_kernel.setdefault(self._places[id(each)][0], []).append(each)
         for kernel, members in by_kernel.items():
-            given = np.zeros((self.together, 3, ROOM), np.uint64)
+            given = np.zeros((self.together, SOURCES, ROOM), np.uint64)
             for each in members:
                 place = self._places[id(each)][1]
                 tuples = operands[id(each)]
@@ -80,9 +81,11 @@ def _kernel(name: str, cases: Sequence[Instruction]) -> str:
         lines.append(f".reg .{_register(case.d)} %d{n};")
         for k, kind in enumerate(case.sources):
             register = f"%s{n}_{k}"
-            names["abc"[k]] = register
+            names["abce"[k]] = register
             bits = max(width(kind), 16)
-            lines.append(f".reg .b{bits} {register}; ld.global.b{bits} {register}, [%in+{(n * 3 + k) * ROOM * SLOT}];")
+            lines.append(
+                f".reg .b{bits} {register}; ld.global.b{bits} {register}, [%in+{(n * SOURCES + k) * ROOM * SLOT}];"
+            )
         lines.append(case.text.format(**names) + ";")
         if case.d == "pred":
             lines.append(f"selp.b32 %flag, 1, 0, %d{n}; st.global.b32 [%to+{n * ROOM * SLOT}], %flag;")
