@@ -18,11 +18,14 @@ from hcq.cudacpu.lower import (
     division,
     floats,
     integers,
+    ldmatrix,
     memory,
+    mma,
     moves,
     spaces,
     stack,
     warps,
+    wmma,
 )
 from hcq.cudacpu.lower.module import Global, Kernel, Options, Translated, translate
 from hcq.cudacpu.ptx.errors import Unsupported
@@ -40,11 +43,14 @@ OPERATIONS = (
     division,
     floats,
     integers,
+    ldmatrix,
     memory,
+    mma,
     moves,
     spaces,
     stack,
     warps,
+    wmma,
 )
 
 __all__ = ["OPERATIONS", "Global", "Kernel", "Options", "Translated", "Unsupported", "translate"]

@@ -107,6 +107,19 @@ def to_float(code: Code, value: str, source: str, to: str, flags: frozenset[str]
     return narrow(code, value, FORMATS[to], mode, "satfinite" in flags)
 
 
+def eighth(code: Code, value: str, kind: str) -> str:
+    """The float with the value of an 8-bit one (e4m3, e5m2) in the lower bits of an i16."""
+    if kind == "e5m2":  # the upper half of an f16
+        return widen(code, "f16", code.op(f"shl i16 {value}, 8"))
+    body = code.op(f"and i16 {value}, 127")  # a float's exponent and mantissa, 120 too low
+    bits = code.op(f"shl i32 {code.op(f'zext i16 {body} to i32')}, 20")
+    number = code.op(f"fmul float {code.op(f'bitcast i32 {bits} to float')}, 0x4770000000000000")
+    sign = code.op(f"shl i32 {code.op(f'zext i16 {value} to i32')}, 24")
+    number = intrinsic(code, "copysign", "f32", number, code.op(f"bitcast i32 {sign} to float"))
+    nan = code.op(f"icmp eq i16 {body}, 127")
+    return code.op(f"select i1 {nan}, float 0x7FF8000000000000, float {number}")
+
+
 def _rounded(code: Code, value: str, to: str, mode: str) -> str:
     """A double as `to`."""
     if to == "f32" and mode == "rn":

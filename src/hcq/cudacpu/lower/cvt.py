@@ -6,8 +6,7 @@ What does not live here: how one value is converted (convert.py). Not run, and r
 
 from __future__ import annotations
 
-from hcq.cudacpu.lower.arithmetic import shrink
-from hcq.cudacpu.lower.convert import FLOATS, INTEGERS, MODES, WHOLE, of_integer, to_float, to_integer
+from hcq.cudacpu.lower.convert import FLOATS, INTEGERS, MODES, WHOLE, eighth, of_integer, to_float, to_integer
 from hcq.cudacpu.lower.emitter import Emitter
 from hcq.cudacpu.lower.floats import HALVES, join, split
 from hcq.cudacpu.lower.helpers import Code, intrinsic
@@ -83,20 +82,7 @@ def _bytes(e: Emitter, value: str) -> tuple[str, str]:
 
 def _of_eight(code: Code, value: str, kind: str, flags: frozenset[str]) -> str:
     """The f16 (i16) with the value of an 8-bit float in the lower bits of an i16. All are exact."""
-    if kind == "e5m2":  # the upper half of an f16
-        half = code.op(f"bitcast i16 {code.op(f'shl i16 {value}, 8')} to half")
-        number = code.op(f"fpext half {half} to float")
-    else:  # a float's exponent and mantissa, 120 too low
-        body = code.op(f"and i16 {value}, 127")
-        bits = code.op(f"shl i32 {code.op(f'zext i16 {body} to i32')}, 20")
-        number = code.op(f"fmul float {code.op(f'bitcast i32 {bits} to float')}, 0x4770000000000000")
-        sign = code.op(f"shl i32 {code.op(f'zext i16 {value} to i32')}, 24")
-        number = intrinsic(code, "copysign", "f32", number, code.op(f"bitcast i32 {sign} to float"))
-        nan = code.op(f"icmp eq i16 {body}, 127")
-        number = code.op(f"select i1 {nan}, float 0x7FF8000000000000, float {number}")
-    if "relu" in flags:
-        return to_float(code, number, "f32", "f16", flags)
-    return shrink(code, "f16", number)
+    return to_float(code, eighth(code, value, kind), "f32", "f16", flags & {"relu"})
 
 
 def cvt_pack(e: Emitter, instruction: Instruction) -> None:

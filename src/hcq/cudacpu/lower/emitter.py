@@ -47,6 +47,7 @@ class Emitter:
         self.memory: KernelMemory | None = None  # of the kernel that is written
         self.group = ""  # metadata that says that accesses of the threads don't depend on each other
         self._slots: list[str] = []
+        self._scratch: dict[int, str] = {}
         self._lines: list[str] = []
         self._count = 0
         self._carry = ""
@@ -76,6 +77,12 @@ class Emitter:
         name = f"%{name or 'slot'}.{self.number()}"
         self._slots.append(f"  {name} = alloca {type}" + (f", align {align}" if align else ""))
         return name
+
+    def scratch(self, size: int) -> str:
+        """Room of `size` bytes on the stack for one operation: all operations that want as much share it."""
+        if size not in self._scratch:
+            self._scratch[size] = self.slot(f"[{size} x i8]", 16, "scratch")
+        return self._scratch[size]
 
     def label(self, name: str = "b") -> str:
         """A new label, to be placed later."""

@@ -38,6 +38,10 @@ class Body:
         self.lines.append(f"{name} = {text}")
         return name
 
+    def do(self, text: str) -> None:
+        """Adds one instruction without a result."""
+        self.lines.append(text)
+
     def helper(self, name: str, text: str) -> None:
         self.helpers[name] = text
 
@@ -48,18 +52,22 @@ class Body:
 _written: dict[str, Body] = {}  # by symbol; texts depend on nothing but the name, so threads may write one twice
 
 
-def want(code: Code, name: str, result: str, parameters: str, write: Callable[[Body], str], apart: bool = False) -> str:
+PURE = "nounwind willreturn memory(none)"
+APART = f"{PURE} noinline"  # of what is long and rare, and never written into its callers
+
+
+def want(
+    code: Code, name: str, result: str, parameters: str, write: Callable[[Body], str], attributes: str = PURE
+) -> str:
     """The symbol of helper `name`, which is put into the module with what it calls.
 
-    `write` fills a body and gives the value that is returned; `parameters` as in IR: "double %a, i1 %up". `apart`: it
-    is long and rare, and never written into its callers.
+    `write` fills a body and gives the value that is returned; `parameters` as in IR: "double %a, i1 %up".
     """
     symbol = f"@hcq.{name}"
     body = _written.get(symbol)
     if body is None:
         body = Body()
         value = write(body)
-        attributes = f"nounwind willreturn memory(none){' noinline' if apart else ''}"
         lines = "\n".join(f"  {line}" for line in body.lines)
         body.helper(
             symbol,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hcq.cudacpu.lower.helpers import Body, Code, call, intrinsic, leading_zeros, want
+from hcq.cudacpu.lower.helpers import APART, PURE, Body, Code, call, intrinsic, leading_zeros, want
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,14 @@ def narrow(code: Code, value: str, form: Format, mode: str, satfinite: bool = Fa
     """The double `value` rounded to `form`: an integer of form.bits. NaN is the form's canonical one."""
     name = f"narrow.{form.name}.{mode}{'.satfinite' if satfinite else ''}"
     kind = f"i{form.bits}"
-    symbol = want(code, name, kind, "double %x", lambda body: _narrow(body, form, mode, satfinite), mode != "rn")
+    symbol = want(
+        code,
+        name,
+        kind,
+        "double %x",
+        lambda body: _narrow(body, form, mode, satfinite),
+        PURE if mode == "rn" else APART,
+    )
     return call(code, kind, symbol, f"double {value}")
 
 
@@ -169,7 +176,7 @@ def pack(code: Code, negative: str, number: str, exponent: str, width: int, form
         kind,
         f"i1 %negative, i{width} %number, i32 %exponent",
         lambda body: _pack(body, width, form, mode),
-        apart=True,
+        attributes=APART,
     )
     return call(code, kind, symbol, f"i1 {negative}", f"i{width} {number}", f"i32 {exponent}")
 

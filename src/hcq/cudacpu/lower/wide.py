@@ -5,7 +5,7 @@ What does not live here: rounding to nearest, which is the processor's own, and 
 
 from __future__ import annotations
 
-from hcq.cudacpu.lower.helpers import Body, Code, call, intrinsic, leading_zeros, want
+from hcq.cudacpu.lower.helpers import APART, Body, Code, call, intrinsic, leading_zeros, want
 from hcq.cudacpu.lower.rounding import F64, pack
 
 FRACTION, IMPLICIT = (1 << 52) - 1, 1 << 52
@@ -14,20 +14,20 @@ FRACTION, IMPLICIT = (1 << 52) - 1, 1 << 52
 def fused(code: Code, a: str, b: str, addend: str, mode: str) -> str:
     """a * b + addend of doubles, rounded by `mode`."""
     symbol = want(
-        code, f"fma.f64.{mode}", "double", "double %a, double %b, double %c", lambda body: _fused(body, mode), True
+        code, f"fma.f64.{mode}", "double", "double %a, double %b, double %c", lambda body: _fused(body, mode), APART
     )
     return call(code, "double", symbol, f"double {a}", f"double {b}", f"double {addend}")
 
 
 def quotient(code: Code, a: str, b: str, mode: str) -> str:
     """a / b of doubles, rounded by `mode`."""
-    symbol = want(code, f"div.f64.{mode}", "double", "double %a, double %b", lambda body: _quotient(body, mode), True)
+    symbol = want(code, f"div.f64.{mode}", "double", "double %a, double %b", lambda body: _quotient(body, mode), APART)
     return call(code, "double", symbol, f"double {a}", f"double {b}")
 
 
 def root(code: Code, a: str, mode: str) -> str:
     """The square root of a double, rounded by `mode`."""
-    symbol = want(code, f"sqrt.f64.{mode}", "double", "double %a", lambda body: _root(body, mode), True)
+    symbol = want(code, f"sqrt.f64.{mode}", "double", "double %a", lambda body: _root(body, mode), APART)
     return call(code, "double", symbol, f"double {a}")
 
 
