@@ -50,6 +50,7 @@ bool BlockRun::prepare(const Grid* grid, const Code& code, void* owner) {
   if (code.kind == Kind::regions) needs.scratch = code.scratch_group + code.scratch_item * ((count_ + 63) / 64 * 64);
   if (!room_.prepare(needs)) return false;
   block_ = {grid, room_.shared(), {0, 0, 0}, 0, room_.local(), owner};
+  check_.reset(code.checked ? new Check(&block_, count_) : nullptr);
   if (code.kind != Kind::threads) return true;
   Thread* threads = room_.threads();
   uint32_t number = 0;
@@ -78,6 +79,7 @@ void BlockRun::begin(uint32_t x, uint32_t y, uint32_t z, uint32_t smid) {
   block_.ctaid[0] = x, block_.ctaid[1] = y, block_.ctaid[2] = z;
   block_.smid = smid;
   current_ = nullptr;
+  if (check_) check_->begin();
   if (code_.kind != Kind::threads) return;
   room_.clear_frames();
   live_ = count_;
@@ -136,7 +138,7 @@ void BlockRun::run_warp(uint32_t number) {
       }
       settle(warp, number, bit, thread);
     }
-    if (warp.waiting) complete_operations(warp);
+    if (warp.waiting) complete_operations(warp, check_.get());
     if (!warp.ready) complete_asking(warp);
   } while (warp.ready);
   current_ = nullptr;
@@ -147,10 +149,11 @@ void BlockRun::settle(Warp& warp, uint32_t number, uint32_t bit, Thread& thread)
     case Op::barrier:
     case Op::barrier_red:
       warp.barrier |= bit;
-      return arrive(number, static_cast<uint32_t>(thread.a[0]), static_cast<uint32_t>(thread.a[1]));
+      return arrive(number, thread);
     case Op::arrive:
       warp.ready |= bit;
-      return arrive(number, static_cast<uint32_t>(thread.a[0]), static_cast<uint32_t>(thread.a[1]));
+      if (check_) check_->arrive(static_cast<uint32_t>(thread.a[0]) % kBarriers, thread.linear);
+      return arrive(number, thread);
     case Op::exited:
       --live_;
       return;
@@ -165,10 +168,12 @@ void BlockRun::settle(Warp& warp, uint32_t number, uint32_t bit, Thread& thread)
   }
 }
 
-void BlockRun::arrive(uint32_t warp, uint32_t barrier, uint32_t expected) {
+void BlockRun::arrive(uint32_t warp, const Thread& thread) {
+  auto barrier = static_cast<uint32_t>(thread.a[0]), expected = static_cast<uint32_t>(thread.a[1]);
   Barrier& b = barriers_[barrier % kBarriers];
   ++b.arrived;
-  b.warps |= uint64_t{1} << warp;
+  b.warps |= 1u << warp;
+  b.lanes[warp] |= 1u << thread.linear % kLanes;
   b.expected = expected;
   used_ |= 1u << barrier % kBarriers;
   // One with a count completes at once: a thread that only arrives may come for the next time before others run.
@@ -180,8 +185,9 @@ bool BlockRun::complete(uint32_t barrier) {
   uint32_t arrived = b.arrived;
   if (b.expected) {
     // Hardware counts whole warps: lanes that don't exist, or returned, come with the others of theirs.
-    for (uint64_t left = b.warps; left; left &= left - 1) {
-      arrived += kLanes - static_cast<uint32_t>(__builtin_popcount(warps_[__builtin_ctzll(left)].live()));
+    for (uint32_t left = b.warps; left; left &= left - 1) {
+      int warp = __builtin_ctz(left);
+      arrived += kLanes - static_cast<uint32_t>(__builtin_popcount(warps_[warp].live() | b.lanes[warp]));
     }
     if (arrived < b.expected) return false;
   } else if (arrived < live_) {
@@ -215,7 +221,14 @@ void BlockRun::release(uint32_t barrier) {
     return mask;
   };
   uint32_t masks[kLanes];
-  for (uint32_t i = 0; i < warps_.size(); ++i) masks[i] = warps_[i].barrier ? here(warps_[i]) : 0;
+  uint32_t came = 0;
+  for (uint32_t i = 0; i < warps_.size(); ++i) {
+    masks[i] = warps_[i].barrier ? here(warps_[i]) : 0;
+    came += static_cast<uint32_t>(__builtin_popcount(masks[i]));
+  }
+  if (check_) {
+    check_->barrier(barrier, warps_.data(), masks, warps_.size(), came == live_, barriers_[barrier].expected != 0);
+  }
   for (uint32_t i = 0; i < warps_.size(); ++i) {
     Warp& warp = warps_[i];
     warp.barrier &= ~masks[i];

@@ -1,9 +1,11 @@
 // One block of a grid: its threads as coroutines, resumed in order, and what they wait for. What does not live here:
 // which block runs where (grid.cpp), memory (room.hpp), operations of a warp (warp.hpp).
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "check.hpp"
 #include "grid.hpp"
 #include "room.hpp"
 #include "warp.hpp"
@@ -32,24 +34,27 @@ class BlockRun {
 
   const Block& block() const { return block_; }
   const Thread* current() const { return current_; }  // the thread that runs; null: not known
+  Check* check() const { return check_.get(); }       // null: nothing is looked for
   void* frame(uint64_t bytes) { return room_.frame(bytes); }
   std::string standing() const;  // who stands where, for a message
 
  private:
   struct Barrier {
-    uint32_t arrived;   // threads, and those that only arrive
-    uint32_t expected;  // 0: all that are left
-    uint64_t warps;     // bit n of word 0: warp n has been here; blocks have at most 32 warps
+    uint32_t arrived;    // threads, and those that only arrive
+    uint32_t expected;   // 0: all that are left
+    uint32_t warps;      // bit n: warp n has been here; blocks have at most 32 warps
+    uint32_t lanes[32];  // of each of them, those that have been here
   };
 
   void run_warp(uint32_t number);
   void settle(Warp& warp, uint32_t number, uint32_t bit, Thread& thread);
-  void arrive(uint32_t warp, uint32_t barrier, uint32_t expected);
+  void arrive(uint32_t warp, const Thread& thread);
   bool complete(uint32_t barrier);
   bool complete_all();
   void release(uint32_t barrier);
 
   Room room_;
+  std::unique_ptr<Check> check_;
   Code code_;
   Block block_{};
   Thread* current_ = nullptr;

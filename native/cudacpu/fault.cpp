@@ -39,7 +39,7 @@ __thread int t_depth __attribute__((tls_model("initial-exec"))) = 0;  // handler
 int slot_of(int signal) { return static_cast<int>(std::find(kSignals, kSignals + 4, signal) - kSignals); }
 
 [[noreturn]] void leave(Running* running, uint32_t result, const Thread* thread, uint32_t line, const uint64_t* address,
-                        int signal) {
+                        int signal, const char* text = nullptr) {
   if (first_failure(running->grid)) {
     Failure& f = *running->failure;
     const Block& block = running->block->block();
@@ -51,6 +51,7 @@ int slot_of(int signal) { return static_cast<int>(std::find(kSignals, kSignals +
     f.has_address = address != nullptr;
     if (address) f.address = *address;
     f.signal = signal;
+    if (text) std::snprintf(f.text, sizeof f.text, "%s", text);
   }
   siglongjmp(running->escape, 1);
 }
@@ -148,6 +149,16 @@ void set_running(Running* running) {
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
+void fail_with(const Block* block, uint32_t linear, uint32_t result, uint32_t line, uint64_t address,
+               const char* text) {
+  Thread thread{};
+  const uint32_t* ntid = block->grid->ntid;
+  thread.tid[0] = linear % ntid[0];
+  thread.tid[1] = linear / ntid[0] % ntid[1];
+  thread.tid[2] = linear / ntid[0] / ntid[1];
+  leave(t_running, result, &thread, line, address ? &address : nullptr, 0, text);
+}
+
 void catch_faults() {
   t_stack.ensure();
   struct sigaction now = {};
@@ -170,12 +181,15 @@ extern "C" {
 
 __attribute__((visibility("default"))) void hcq_cuda_fail(const Block* block, uint32_t linear, uint32_t result,
                                                           uint32_t line, uint64_t address) {
-  Thread thread{};
-  const uint32_t* ntid = block->grid->ntid;
-  thread.tid[0] = linear % ntid[0];
-  thread.tid[1] = linear / ntid[0] % ntid[1];
-  thread.tid[2] = linear / ntid[0] / ntid[1];
-  leave(t_running, result, &thread, line, address ? &address : nullptr, 0);
+  fail_with(block, linear, result, line, address, nullptr);
+}
+
+// Before each access of a thread of checked code. `how` is an Access, and from bit 4 on a Space. Does not return where
+// it found something.
+__attribute__((visibility("default"))) void hcq_cuda_check(const Block*, uint32_t linear, uint64_t address,
+                                                           uint32_t bytes, uint32_t how, uint32_t line) {
+  t_running->block->check()->access(linear, address, bytes, static_cast<Access>(how & 15), static_cast<Space>(how >> 4),
+                                    line);
 }
 
 __attribute__((visibility("default"))) void hcq_cuda_assert(const Block* block, uint32_t linear, const char* message,
@@ -197,8 +211,16 @@ __attribute__((visibility("default"))) void* hcq_cuda_frame(Thread* thread, uint
   return at;
 }
 
-__attribute__((visibility("default"))) void* hcq_cuda_malloc(uint64_t bytes) { return std::malloc(bytes); }
-__attribute__((visibility("default"))) void hcq_cuda_free(void* at) { std::free(at); }
+__attribute__((visibility("default"))) void* hcq_cuda_malloc(uint64_t bytes) {
+  void* at = std::malloc(bytes);
+  if (t_running->block->check()) check_malloc(at, bytes);
+  return at;
+}
+
+__attribute__((visibility("default"))) void hcq_cuda_free(void* at) {
+  if (t_running->block->check()) check_free(at);
+  std::free(at);
+}
 
 __attribute__((visibility("default"))) uint64_t hcq_cuda_clock() {
   timespec now = {};

@@ -20,6 +20,7 @@ struct Failure {
   uint32_t line = 0;  // PTX; 0: not known
   uint64_t address = 0;
   int signal = 0;
+  char text[256] = {};  // what a check found
 };
 
 // What a host thread runs. `escape` is where it goes on when the block failed.
@@ -37,6 +38,10 @@ void set_running(Running* running);
 // before each grid, for somebody may have put a handler of theirs since. Gives the thread a stack for handlers if it
 // has none.
 void catch_faults();
+
+// Leaves the kernel as `hcq_cuda_fail` does, with a text that says what is wrong.
+[[noreturn]] void fail_with(const Block* block, uint32_t linear, uint32_t result, uint32_t line, uint64_t address,
+                            const char* text);
 
 // Raises `failed` and says if that was the first.
 inline bool first_failure(Grid* grid) {

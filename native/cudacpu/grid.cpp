@@ -226,8 +226,10 @@ std::string GridRun::text() const {
   std::string said = "kernel '" + std::string(launch_.name) + "', block " + triple(f.ctaid);
   if (f.has_thread) said += ", thread " + triple(f.tid);
   if (f.line) said += ", PTX line " + std::to_string(f.line);
-  said += ": " + what(f);
-  if (f.has_address) {
+  std::string source = f.line && launch_.lines ? launch_.lines->of(f.line) : "";
+  if (!source.empty()) said += " (" + source + ")";
+  said += ": " + (f.text[0] ? f.text : what(f));
+  if (f.has_address && !f.text[0]) {
     char hex[32];
     std::snprintf(hex, sizeof hex, " 0x%llx", static_cast<unsigned long long>(f.address));
     said += hex;
@@ -236,6 +238,14 @@ std::string GridRun::text() const {
 }
 
 }  // namespace
+
+std::string Lines::of(uint32_t ptx) const {
+  auto after =
+      std::upper_bound(from.begin(), from.end(), ptx, [](uint32_t line, const From& f) { return line < f.ptx; });
+  if (after == from.begin()) return "";
+  const From& found = *std::prev(after);
+  return found.line && found.file < files.size() ? files[found.file] + ":" + std::to_string(found.line) : "";
+}
 
 Ending run_grid(const Launch& launch) {
   if (!launch.grid[0] || !launch.grid[1] || !launch.grid[2]) return {};

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "abi.hpp"
 
@@ -18,11 +19,24 @@ struct Code {
   uint32_t local = 0;          // bytes a thread
   uint32_t scratch_group = 0;  // regions: bytes of scratch memory a block ...
   uint32_t scratch_item = 0;   // ... and a thread
+  bool checked = false;        // it tells of its accesses: see check.hpp
+};
+
+// Which line of the source each line of the PTX came from, where the PTX says so (-lineinfo).
+struct Lines {
+  struct From {
+    uint32_t ptx, file, line;  // from this line of the PTX on
+  };
+  std::vector<std::string> files;
+  std::vector<From> from;  // in order
+
+  std::string of(uint32_t ptx) const;  // "file:line", or empty
 };
 
 struct Launch {
   Code code;
-  const char* name;  // the kernel's
+  const char* name;    // the kernel's
+  const Lines* lines;  // what the PTX was made of
   const uint8_t* params;
   uint32_t grid[3], block[3];
   uint32_t dynamic_shared;

@@ -115,8 +115,8 @@ HCQ_PUBLIC void hcq_cuda_set_handle(Image* image, uint64_t handle) { image->hand
 HCQ_PUBLIC void hcq_cuda_add_kernel(Image* image, const KernelInfo* info) {
   auto kernel = std::make_unique<Kernel>();
   kernel->name = info->name;
-  kernel->code = {static_cast<Kind>(info->kind), info->entry,       info->shared, info->local,
-                  info->scratch_group,           info->scratch_item};
+  kernel->code = {static_cast<Kind>(info->kind), info->entry,        info->shared, info->local,
+                  info->scratch_group,           info->scratch_item, checking()};
   for (uint32_t i = 0; i < info->param_count; ++i) {
     kernel->params.push_back({info->params[2 * i], info->params[2 * i + 1]});
   }
@@ -129,6 +129,13 @@ HCQ_PUBLIC void hcq_cuda_add_kernel(Image* image, const KernelInfo* info) {
 
 HCQ_PUBLIC void hcq_cuda_add_global(Image* image, const char* name, void* at, size_t size, int constant) {
   image->globals.push_back({name, at, size, constant != 0});
+}
+
+HCQ_PUBLIC void hcq_cuda_add_file(Image* image, const char* name) { image->lines.files.emplace_back(name); }
+
+// `rows` are triples: from which line of the PTX on, which file, which line of it. In order.
+HCQ_PUBLIC void hcq_cuda_add_lines(Image* image, const uint32_t* rows, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) image->lines.from.push_back({rows[3 * i], rows[3 * i + 1], rows[3 * i + 2]});
 }
 
 HCQ_PUBLIC void hcq_cuda_add_log(Image* image, int is_error, const char* text) {

@@ -37,6 +37,7 @@ struct Global {
 struct Image {
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<Global> globals;
+  Lines lines;
   std::string info, errors;  // the compiler's logs
   uint64_t handle = 0;       // the compiler's; 0: none
 

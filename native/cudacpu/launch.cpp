@@ -160,6 +160,7 @@ CUresult KernelNode::run(Context& context) const {
   const auto& p = params;
   Launch launch{kernel.code,
                 kernel.name.c_str(),
+                &function->image->lines,
                 arguments_,
                 {p.gridDimX, p.gridDimY, p.gridDimZ},
                 {p.blockDimX, p.blockDimY, p.blockDimZ},

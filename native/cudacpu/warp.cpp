@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "check.hpp"
+
 namespace cudacpu {
 
 namespace {
@@ -146,7 +148,7 @@ void carry_out(Thread* threads, uint32_t members, Op op) {
 
 }  // namespace
 
-bool complete_operations(Warp& warp) {
+bool complete_operations(Warp& warp, Check* check) {
   bool any = false;
   uint32_t live = warp.live();
   for (uint32_t left = warp.waiting; left;) {
@@ -161,6 +163,7 @@ bool complete_operations(Warp& warp) {
     }
     if (here != members) continue;
     carry_out(warp.threads, members, first.op);
+    if (check && first.op == Op::warp_sync) check->warp_barrier(warp, members);
     warp.waiting &= ~members;
     warp.ready |= members;
     left &= ~members;

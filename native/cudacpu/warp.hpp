@@ -7,6 +7,8 @@
 
 namespace cudacpu {
 
+class Check;
+
 // Lanes by what they do, a bit each. Every lane is in one of them or has returned.
 struct Warp {
   Thread* threads;   // of lane 0
@@ -21,7 +23,8 @@ struct Warp {
 };
 
 // Completes the operations for which all lanes have come; these are ready then. True if there was one.
-bool complete_operations(Warp& warp);
+// Barriers of the warp are told to `check`, if there is one.
+bool complete_operations(Warp& warp, Check* check);
 
 // Tells those who ask. To be called when no lane can run: then who stands together has come together.
 bool complete_asking(Warp& warp);

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING
 
 from hcq.cudacpu.image import Global, Image, Kernel, pack
+from hcq.cudacpu.ptx.nodes import Instruction, Module
 from hcq.drivers.cpu import toolchain
 from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
 from hcq.errors import CompileError
@@ -49,7 +50,7 @@ class PtxCompiler(Compiler):
         if len(modules) > 1:
             raise ptx.Unsupported("several modules of PTX linked to one")
         translated = lower.translate(modules[0], lower.Options(capability=self.capability, check=self.check))
-        return pack(_image(translated, _object(translated.llvm_ir)))
+        return pack(_image(modules[0], translated, _object(translated.llvm_ir)))
 
     def identity(self) -> str | None:
         """llvmlite's version, which is that of the LLVM in it."""
@@ -82,7 +83,7 @@ def _object(llvm_ir: str) -> bytes:
             raise CompileError("LLVM refuses the module that was made of the PTX", str(error), llvm_ir) from None
 
 
-def _image(translated: Translated, code: bytes) -> Image:
+def _image(module: Module, translated: Translated, code: bytes) -> Image:
     kernels = []
     for k in translated.kernels:
         params = tuple((offset, size) for offset, size, _ in k.params)
@@ -92,7 +93,23 @@ def _image(translated: Translated, code: bytes) -> Image:
             Kernel(k.name, k.symbol, k.kind, params, k.shared, k.local, registers, k.max_threads, required, 0, 0)
         )
     variables = tuple(Global(g.name, g.symbol, g.size, g.space == "const") for g in translated.globals)
-    return Image(tuple(kernels), variables, code)
+    return Image(tuple(kernels), variables, *_lines(module), code)
+
+
+def _lines(module: Module) -> tuple[tuple[str, ...], tuple[tuple[int, int, int], ...]]:
+    """The files that the PTX was made of, and where each line of it came from: by its .loc directives."""
+    places = {number: place for place, number in enumerate(module.files)}
+    found: list[tuple[int, int, int]] = []
+    for function in module.functions:
+        before: tuple[int, int] | None = None
+        for each in function.body or ():
+            if isinstance(each, Instruction):
+                file, line, _ = each.source or (0, 0, 0)
+                here = places.get(file, 0), line if file in places else 0
+                if here != before:
+                    found.append((each.line, *here))
+                    before = here
+    return tuple(module.files.values()), tuple(sorted(found))
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import struct
 from hcq.errors import InvalidProgram
 from hcq.runtime.tuples import NamedTuple
 
-_MAGIC = b"HCQCUDA2"
+_MAGIC = b"HCQCUDA3"
 
 
 class Kernel(NamedTuple):
@@ -40,16 +40,18 @@ class Global(NamedTuple):
 
 
 class Image(NamedTuple):
-    """A compiled module."""
+    """A compiled module. `lines` are (line of the PTX, file's place in `files`, line of it), where that changes."""
 
     kernels: tuple[Kernel, ...]
     globals: tuple[Global, ...]
+    files: tuple[str, ...]
+    lines: tuple[tuple[int, int, int], ...]
     object: bytes
 
 
 def pack(image: Image) -> bytes:
     """The bytes that `unpack` takes."""
-    head = json.dumps([image.kernels, image.globals], separators=(",", ":")).encode()
+    head = json.dumps(image[:4], separators=(",", ":")).encode()
     return _MAGIC + struct.pack("<I", len(head)) + head + image.object
 
 
@@ -58,8 +60,14 @@ def unpack(library: bytes) -> Image:
     if library[:8] != _MAGIC:
         raise InvalidProgram("not an image of hcq.cudacpu")
     (size,) = struct.unpack_from("<I", library, 8)
-    kernels, variables = json.loads(library[12 : 12 + size])
-    return Image(tuple(_kernel(k) for k in kernels), tuple(Global(*g) for g in variables), library[12 + size :])
+    kernels, variables, files, lines = json.loads(library[12 : 12 + size])
+    return Image(
+        tuple(_kernel(k) for k in kernels),
+        tuple(Global(*g) for g in variables),
+        tuple(files),
+        tuple((ptx, file, line) for ptx, file, line in lines),
+        library[12 + size :],
+    )
 
 
 def _kernel(row: list[object]) -> Kernel:

@@ -28,7 +28,7 @@ NOT_SUPPORTED = 801
 UNKNOWN = 999
 
 _KINDS = {"loop": 0, "threads": 1, "regions": 2}
-_SYMBOLS = ("frame", "printf", "fail", "assert", "malloc", "free", "clock")
+_SYMBOLS = ("frame", "printf", "fail", "assert", "check", "malloc", "free", "clock")
 
 logger = logging.getLogger("hcq")
 
@@ -81,7 +81,7 @@ class Loader:
         self._numbers = itertools.count(1)
         self._jit: Any = None
         self._callbacks = (_COMPILE(self._on_compile), _UNLOAD(self._on_unload))  # the library calls them: they stay
-        for name in ("add_kernel", "add_global", "add_log", "set_handle"):
+        for name in ("add_kernel", "add_global", "add_file", "add_lines", "add_log", "set_handle"):
             getattr(library, f"hcq_cuda_{name}").restype = None
         library.hcq_cuda_install.restype = None
 
@@ -119,6 +119,10 @@ class Loader:
         self._library.hcq_cuda_set_handle(image, ctypes.c_uint64(number))
         for kernel in compiled.kernels:
             self._library.hcq_cuda_add_kernel(image, ctypes.byref(_described(kernel, addresses[kernel.symbol])))
+        for file in compiled.files:
+            self._library.hcq_cuda_add_file(image, file.encode(errors="replace"))
+        rows = [number for row in compiled.lines for number in row]
+        self._library.hcq_cuda_add_lines(image, (ctypes.c_uint32 * len(rows))(*rows), ctypes.c_uint32(len(rows) // 3))
         for variable in compiled.globals:
             self._library.hcq_cuda_add_global(
                 image,

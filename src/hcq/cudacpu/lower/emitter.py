@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from hcq.cudacpu.abi import Op, Thread
-from hcq.cudacpu.lower import registry
+from hcq.cudacpu.lower import checks, registry
 from hcq.cudacpu.lower.types import bits_of, llvm, signed, width
 from hcq.cudacpu.ptx.errors import PtxError, Unsupported
 from hcq.cudacpu.ptx.nodes import (
@@ -256,13 +256,18 @@ class Emitter:
         if translation is None:
             self._unknown(instruction)
         if instruction.guard is None or instruction.opcode == "bra":
-            translation(self, instruction)
+            self._translate(translation, instruction)
             return
         yes, after = self.label("do"), self.label("next")
         self.choose(self.read(instruction.guard, "pred"), yes, after)
         self.place(yes)
-        translation(self, instruction)
+        self._translate(translation, instruction)
         self.place(after)
+
+    def _translate(self, translation: registry.Translation, instruction: Instruction) -> None:
+        if self.unit.options.check:
+            checks.instrument(self, instruction)
+        translation(self, instruction)
 
     def _unknown(self, instruction: Instruction) -> NoReturn:
         if registry.known(instruction.opcode):
