@@ -1,0 +1,118 @@
+"""CUDA C of the kinds people write, compiled by NVRTC, gives on hcq.cudacpu what NumPy and SciPy give.
+
+Each case runs for one architecture, in turn; with HCQ_TEST_CUDA_ARCHITECTURES=all for each. One process runs them
+all; it is started anew where it died of a case. What does not live here: the cases (case_*.py), the kernels (*.cu).
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cuda_sources import ARCHITECTURES, SOURCES, compiled, headers
+
+HERE = Path(__file__).parent
+EVERY = os.environ.get("HCQ_TEST_CUDA_ARCHITECTURES") == "all"
+
+
+def runs():
+    """(case, architecture). The cases are named here by their text, since their modules need a CUDA binding."""
+    number = 0
+    for path in sorted(HERE.glob("case_*.py")):
+        oldest = 75
+        for line in path.read_text().splitlines():
+            if line.startswith("@case"):
+                oldest = int(line.partition("oldest=")[2].rstrip(")") or 75)
+            elif line.startswith("def ") and oldest:
+                able = [each for each in ARCHITECTURES if each >= oldest]
+                for architecture in able if EVERY else [able[number % len(able)]]:
+                    yield line[4:].partition("(")[0], architecture
+                number, oldest = number + 1, 0
+            elif line.strip():
+                oldest = 0
+
+
+@pytest.fixture(scope="module")
+def toolkit():
+    pytest.importorskip("cuda.bindings.nvrtc", reason="CUDA C needs cuda-bindings and nvidia-cuda-nvrtc")
+    if not any((Path(each) / "nv" / "target").exists() for each in headers()):
+        pytest.skip("CUDA C needs the toolkit's headers (nvidia-cuda-runtime, nvidia-cuda-cccl)")
+
+
+class Server:
+    """The process that runs cases."""
+
+    def __init__(self, errors):
+        self.errors = errors
+        self.process = None
+
+    def run(self, name, architecture):
+        if self.process is None or self.process.poll() is not None:
+            self.process = subprocess.Popen(
+                [sys.executable, str(HERE / "cuda_serve.py")],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.errors.open("a"),
+                text=True,
+            )
+        said_before = self.errors.stat().st_size
+        self.process.stdin.write(f"{name} {architecture}\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            code = self.process.wait(20)
+            said = self.errors.read_bytes()[said_before:].decode(errors="replace")
+            return f"the process ended with {code}\n{said[-4000:]}"
+        return json.loads(line)["error"]
+
+    def close(self):
+        if self.process is not None:
+            self.process.stdin.close()
+            try:
+                self.process.wait(20)
+            finally:
+                self.process.kill()
+                self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def server(toolkit, tmp_path_factory):
+    made = Server(tmp_path_factory.mktemp("cuda") / "errors.txt")
+    made.errors.touch()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize(("name", "architecture"), runs())
+def test_a_kernel_gives_what_numpy_gives(server, name, architecture):
+    error = server.run(name, architecture)
+    assert error is None, f"\n{error}"
+
+
+def test_what_one_process_ran_ends_well(server):
+    """Last of all: the process that ran the cases ends by itself, with nothing to say."""
+    if server.process is None:
+        pytest.skip("no case ran")
+    server.process.stdin.close()
+    assert server.process.wait(30) == 0
+    assert server.errors.read_text() == ""
+
+
+@pytest.mark.parametrize("name", SOURCES if EVERY else ["tensor"])
+def test_ptxas_takes_the_same_text(toolkit, name, tmp_path):
+    """The sources are right CUDA C: what is compiled here would be for a GPU."""
+    ptxas = [at for each in headers() for at in Path(each).parent.glob("bin/ptxas")]
+    if not ptxas:
+        pytest.skip("PTX is checked by ptxas (pip install nvidia-cuda-nvcc)")
+    for architecture in ARCHITECTURES if EVERY else ARCHITECTURES[1:2]:
+        if architecture < SOURCES[name].oldest:
+            continue
+        file = tmp_path / "kernel.ptx"
+        file.write_bytes(compiled(name, architecture).ptx.rstrip(b"\0"))
+        command = [ptxas[0], f"-arch=sm_{architecture}", file, "-o", os.devnull]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, done.stderr
