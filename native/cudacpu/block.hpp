@@ -19,7 +19,7 @@ enum class State {
   stuck,    // all that are left stand, and nothing can let them go on
 };
 
-constexpr uint32_t kBarriers = 16;
+constexpr uint32_t kBarriers = 17;  // the last one is that of a cluster, which is one block
 
 // Not copied or moved while a block runs: threads point to it. On one host thread at a time. What it calls may leave it
 // by longjmp; then `begin` starts anew.

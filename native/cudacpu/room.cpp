@@ -10,10 +10,10 @@ namespace cudacpu {
 
 namespace {
 
-constexpr uint64_t kFrameBytes = uint64_t{1} << 30;     // address space; memory is taken as it is touched
-constexpr uint64_t kSharedBytes = uint64_t{256} << 10;  // no device has more in a block
-// A .shared address has 32 bits: whatever it is, it lands in the block's shared memory or on pages that fault.
-constexpr uint64_t kSharedReach = uint64_t{1} << 32;
+constexpr uint64_t kFrameBytes = uint64_t{1} << 30;  // address space; memory is taken as it is touched
+// A .shared address has 32 bits, and is added with its sign: whatever it is, it lands in the block's shared memory or
+// on pages that fault.
+constexpr uint64_t kSharedReach = uint64_t{1} << 31;
 constexpr uint64_t kSharedAlign = 128;
 constexpr uint64_t kGuard = 65536;
 
@@ -30,36 +30,38 @@ bool grow(Span& span, uint64_t bytes) {
 }  // namespace
 
 Span::~Span() {
-  if (base_) munmap(base_, mapped_);
+  if (base_) munmap(base_ - guard_, bytes_ + 2 * guard_);
 }
 
 bool Span::reserve(size_t bytes, size_t guard) {
-  if (base_) munmap(base_, mapped_);
+  if (base_) munmap(base_ - guard_, bytes_ + 2 * guard_);
   base_ = nullptr;
-  bytes_ = mapped_ = 0;
+  bytes_ = 0;
   bytes = whole_pages(bytes);
   guard = whole_pages(guard);
-  void* at = mmap(nullptr, bytes + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* at = mmap(nullptr, bytes + 2 * guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return false;
-  if (mprotect(at, bytes, PROT_READ | PROT_WRITE) != 0) {
-    munmap(at, bytes + guard);
+  auto begin = static_cast<uint8_t*>(at) + guard;
+  if (mprotect(begin, bytes, PROT_READ | PROT_WRITE) != 0) {
+    munmap(at, bytes + 2 * guard);
     return false;
   }
-  base_ = static_cast<uint8_t*>(at);
+  base_ = begin;
   bytes_ = bytes;
-  mapped_ = bytes + guard;
+  guard_ = guard;
   return true;
 }
 
 bool Room::prepare(const Needs& needs) {
-  // Where address space is limited (ulimit -v) a smaller reach has to do.
-  if (!shared_.begin() && !shared_.reserve(kSharedBytes, kSharedReach) && !shared_.reserve(kSharedBytes, kGuard)) {
+  // No more than was needed once, so that what is outside faults. Where address space is limited (ulimit -v) a smaller
+  // reach has to do.
+  uint64_t shared = std::max<uint64_t>(needs.shared, 1);
+  if (shared > shared_.bytes() && !shared_.reserve(shared, kSharedReach) && !shared_.reserve(shared, kGuard)) {
     return false;
   }
   if (!frames_.begin() && !frames_.reserve(kFrameBytes, kGuard) && !frames_.reserve(kFrameBytes >> 6, kGuard)) {
     return false;
   }
-  if (needs.shared > kSharedBytes) return false;
   // It ends where the guard begins.
   shared_at_ = shared_.end() - (needs.shared + kSharedAlign - 1) / kSharedAlign * kSharedAlign;
   return grow(local_, uint64_t{needs.local} * needs.threads) && grow(scratch_, needs.scratch) &&

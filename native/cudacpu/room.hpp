@@ -8,21 +8,22 @@
 
 namespace cudacpu {
 
-// A range of address space, pages of which are there once they are touched; ends at pages that fault.
+// A range of address space, pages of which are there once they are touched; between pages that fault.
 class Span {
  public:
   Span() = default;
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
   ~Span();
-  bool reserve(size_t bytes, size_t guard);  // false: the system refused; what was there is gone
+  // False: the system refused; what was there is gone. `guard` bytes before and after it fault.
+  bool reserve(size_t bytes, size_t guard);
   uint8_t* begin() const { return base_; }
   uint8_t* end() const { return base_ + bytes_; }
   size_t bytes() const { return bytes_; }
 
  private:
   uint8_t* base_ = nullptr;
-  size_t bytes_ = 0, mapped_ = 0;
+  size_t bytes_ = 0, guard_ = 0;
 };
 
 // What a block needs.

@@ -1,0 +1,404 @@
+"""How the threads of a block run: barriers, operations of warps, failures, printf. Run by test_executor.py."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+import threading
+
+import numpy as np
+from driver import CudaError, cuda, fresh, kernel, launch, refused, run
+
+LANES = np.arange(32)
+START = """
+  .reg .pred %p<9>; .reg .b16 %h<5>; .reg .b32 %r<30>; .reg .b64 %d<12>; .reg .f32 %f<4>;
+  ld.param.u64 %d1, [to];
+  mov.u32 %r1, %tid.x;
+  mov.u32 %r2, %ntid.x;
+  mov.u32 %r3, %ctaid.x;
+  mad.lo.u32 %r4, %r3, %r2, %r1;
+  mul.wide.u32 %d2, %r4, 4;
+  add.s64 %d2, %d1, %d2;
+"""
+STORE = """
+  st.global.u32 [%d2], %r20;
+  ret;
+"""
+
+
+def threads(body: str, parameters: str = "", before: str = "") -> ctypes.c_void_p:
+    """A kernel that stores %r20 of each thread: %r1 tid, %r2 ntid, %r3 ctaid."""
+    return kernel(f"{before}\n.visible .entry k(.param .u64 to{parameters}) {{\n{START}{body}{STORE}}}\n")
+
+
+def outcome(made: ctypes.c_void_p, grid: int, block: int, *more: object, **options: object) -> np.ndarray:
+    result = np.zeros(grid * block, np.uint32)
+    run(made, grid, block, result, *more, **options)
+    return result.reshape(grid, block)
+
+
+REVERSE = """
+  mov.u32 %r5, buffer;
+  shl.b32 %r6, %r1, 2;
+  add.u32 %r7, %r5, %r6;
+  st.shared.u32 [%r7], %r4;
+  bar.sync 0;
+  sub.u32 %r8, %r2, %r1;
+  sub.u32 %r8, %r8, 1;
+  shl.b32 %r8, %r8, 2;
+  add.u32 %r9, %r5, %r8;
+  ld.shared.u32 %r20, [%r9];
+"""
+
+
+def check_a_barrier_orders_shared_memory():
+    for before, shared in ((".shared .align 4 .b8 buffer[4096];", 0), (".extern .shared .align 4 .b8 buffer[];", 4096)):
+        made = threads(REVERSE, before=before)
+        for grid, block in ((1, 1), (3, 32), (5, 33), (40, 256), (2, 1024)):
+            found = outcome(made, grid, block, shared=shared)
+            assert (found == np.arange(grid * block).reshape(grid, block)[:, ::-1]).all(), (grid, block)
+
+
+def check_threads_that_returned_take_no_part_in_barriers():
+    made = threads(
+        """
+      setp.ge.u32 %p1, %r1, 40;
+      @%p1 bra OUT;
+      mov.u32 %r5, buffer;
+      mov.u32 %r10, 1;
+      atom.shared.add.u32 %r11, [buffer], %r10;
+      bar.sync 0;
+      ld.shared.u32 %r20, [buffer];
+      st.global.u32 [%d2], %r20;
+      OUT: ret;
+    """,
+        before=".shared .align 4 .b8 buffer[4];",
+    )
+    # Shared memory is not cleared: what counts is that all of those that are left read the same.
+    found = outcome(made, 1, 128)[0]
+    assert len(set(found[:40].tolist())) == 1 and (found[40:] == 0).all()
+
+
+def check_barriers_with_a_number_and_a_count_let_warps_produce_and_consume():
+    made = threads(
+        """
+      setp.lt.u32 %p1, %r1, 32;
+      mov.u32 %r9, 0;
+      mov.u32 %r20, 0;
+      shl.b32 %r6, %r1, 2;
+      and.b32 %r6, %r6, 127;
+      mov.u32 %r5, buffer;
+      add.u32 %r7, %r5, %r6;
+    LOOP:
+      @%p1 bra PRODUCE;
+      bar.sync 1, 64;
+      ld.shared.u32 %r8, [%r7];
+      add.u32 %r20, %r20, %r8;
+      bar.arrive 2, 64;
+      bra NEXT;
+    PRODUCE:
+      setp.eq.u32 %p2, %r9, 0;
+      @%p2 bra FIRST;
+      bar.sync 2, 64;
+    FIRST:
+      mad.lo.u32 %r8, %r9, 100, %r1;
+      st.shared.u32 [%r7], %r8;
+      bar.arrive 1, 64;
+    NEXT:
+      add.u32 %r9, %r9, 1;
+      setp.lt.u32 %p3, %r9, 10;
+      @%p3 bra LOOP;
+    """,
+        before=".shared .align 4 .b8 buffer[128];",
+    )
+    found = outcome(made, 3, 64)
+    assert (found[:, 32:] == LANES * 10 + 4500).all()
+
+
+def check_barriers_reduce():
+    for operation, expected in (("popc.u32", lambda n: (n + 2) // 3), ("and", lambda n: n == 1), ("or", lambda n: 1)):
+        kind = operation if "." in operation else f"{operation}.pred"
+        result = "%r20" if "." in operation else "%p2"
+        after = "" if "." in operation else "selp.u32 %r20, 1, 0, %p2;"
+        made = threads(f"""
+          rem.u32 %r5, %r1, 3;
+          setp.eq.u32 %p1, %r5, 0;
+          bar.red.{kind} {result}, 0, %p1;
+          {after}
+        """)
+        for block in (1, 31, 100):
+            assert (outcome(made, 2, block) == int(expected(block))).all(), (operation, block)
+
+
+def shuffled(mode: str, value: np.ndarray, b: int, c: int) -> tuple[np.ndarray, np.ndarray]:
+    """PTX ISA, shfl.sync, its pseudocode."""
+    bval, cval, segment = b & 31, c & 31, c >> 8 & 31
+    found, inside = [], []
+    for lane in range(32):
+        most = (lane & segment) | (cval & ~segment & 31)
+        least = lane & segment
+        j = {"up": lane - bval, "down": lane + bval, "bfly": lane ^ bval}.get(mode, least | (bval & ~segment & 31))
+        good = j >= most if mode == "up" else j <= most
+        found.append(value[j if good else lane])
+        inside.append(good)
+    return np.array(found), np.array(inside)
+
+
+def check_shuffles_follow_the_manual_s_pseudocode():
+    value = LANES * 7 + 5
+    for mode in ("up", "down", "bfly", "idx"):
+        made = threads(
+            f"""
+          ld.param.u32 %r5, [b];
+          ld.param.u32 %r6, [c];
+          mad.lo.u32 %r7, %r1, 7, 5;
+          shfl.sync.{mode}.b32 %r20|%p1, %r7, %r5, %r6, 0xffffffff;
+          selp.u32 %r9, 0x10000, 0, %p1;
+          or.b32 %r20, %r20, %r9;
+        """,
+            ", .param .u32 b, .param .u32 c",
+        )
+        for b in (0, 1, 5, 16, 31):
+            for c in (0, 0x1F, 0x1C1F, 0x1800, 0x181F, 0x1010):
+                expected, inside = shuffled(mode, value, b, c)
+                found = outcome(made, 1, 32, b, c)[0]
+                assert (found & 0xFFFF == expected).all(), (mode, b, c)
+                assert (found >> 16 == inside).all(), (mode, b, c)
+
+
+def check_warp_operations_of_a_part_of_a_warp_in_divergent_code():
+    made = threads("""
+      and.b32 %r5, %r1, 1;
+      setp.eq.u32 %p1, %r5, 0;
+      @%p1 bra EVEN;
+      shfl.sync.idx.b32 %r20, %r1, 1, 0x1f, 0xaaaaaaaa;
+      bra TOGETHER;
+    EVEN:
+      shfl.sync.idx.b32 %r20, %r1, 30, 0x1f, 0x55555555;
+      shfl.sync.bfly.b32 %r6, %r1, 2, 0x1f, 0x55555555;
+      shl.b32 %r6, %r6, 8;
+      or.b32 %r20, %r20, %r6;
+    TOGETHER:
+      bar.warp.sync 0xffffffff;
+    """)
+    expected = np.where(LANES % 2, 1, 30 | (LANES ^ 2) << 8)
+    found = outcome(made, 2, 64)
+    assert (found[0, :32] == expected).all()
+
+
+def check_votes_matches_and_reductions():
+    def of(body: str, block: int = 32) -> np.ndarray:
+        return outcome(threads(body), 1, block)[0]
+
+    odd = "and.b32 %r5, %r1, 1; setp.eq.u32 %p1, %r5, 1;"
+    assert (of(odd + "vote.sync.ballot.b32 %r20, %p1, 0xffffffff;") == 0xAAAAAAAA).all()
+    for mode, expected in (("all", 0), ("any", 1), ("uni", 0)):
+        assert (of(odd + f"vote.sync.{mode}.pred %p2, %p1, 0xffffffff; selp.u32 %r20, 1, 0, %p2;") == expected).all()
+    found = of("and.b32 %r5, %r1, 3; match.any.sync.b32 %r20, %r5, 0xffffffff;")
+    assert (found == (0x11111111 << (LANES & 3))).all()
+    found = of("mov.u32 %r5, 9; match.all.sync.b32 %r20|%p1, %r5, 0xffffffff;")
+    assert (found == 0xFFFFFFFF).all()
+    found = of("match.all.sync.b32 %r20|%p1, %r1, 0xffffffff;")
+    assert (found == 0).all()
+    signed = LANES.astype(np.int32) * 3 - 40
+    for operation, expected in (
+        ("add.s32", signed.sum()),
+        ("min.s32", signed.min()),
+        ("max.s32", signed.max()),
+        ("min.u32", signed.astype(np.uint32).min()),
+        ("max.u32", signed.astype(np.uint32).max()),
+        ("and.b32", np.bitwise_and.reduce(signed)),
+        ("or.b32", np.bitwise_or.reduce(signed)),
+        ("xor.b32", np.bitwise_xor.reduce(signed)),
+    ):
+        found = of(f"mad.lo.s32 %r5, %r1, 3, -40; redux.sync.{operation} %r20, %r5, 0xffffffff;")
+        assert (found.astype(np.int32) == np.int64(expected).astype(np.int32)).all(), operation
+
+
+def check_activemask_tells_who_stands_together():
+    made = threads("""
+      setp.lt.u32 %p1, %r1, 20;
+      @%p1 bra LOW;
+      activemask.b32 %r20;
+      bra TOGETHER;
+    LOW:
+      activemask.b32 %r20;
+    TOGETHER:
+    """)
+    found = outcome(made, 1, 40)[0]
+    assert (found[:20] == 0xFFFFF).all() and (found[20:32] == 0xFFF00000).all() and (found[32:] == 0xFF).all()
+
+
+SPIN = """
+  setp.eq.u32 %p1, %r1, 0;
+  @%p1 bra WAIT;
+  setp.eq.u32 %p2, %r1, 31;
+  mov.u32 %r7, 7;
+  @%p2 st.volatile.shared.u32 [flag], %r7;
+  mov.u32 %r20, 1;
+  bra DONE;
+WAIT:
+  ld.volatile.shared.u32 %r20, [flag];
+  setp.ne.u32 %p3, %r20, 7;
+  @%p3 bra WAIT;
+DONE:
+"""
+
+
+def check_a_thread_that_waits_for_another_s_write_lets_it_run():
+    made = threads(
+        """
+      mov.u32 %r6, 0;
+      st.volatile.shared.u32 [flag], %r6;
+      bar.sync 0;
+    """
+        + SPIN,
+        before=".shared .align 4 .b8 flag[4];",
+    )
+    assert outcome(made, 3, 32)[:, 0].tolist() == [7, 7, 7]
+
+
+def check_blocks_of_a_cooperative_launch_wait_for_each_other():
+    made = kernel(f"""
+    .visible .entry k(.param .u64 to, .param .u64 counter) {{
+    {START}
+      ld.param.u64 %d5, [counter];
+      bar.sync 0;
+      setp.ne.u32 %p1, %r1, 0;
+      @%p1 bra JOIN;
+      mov.u32 %r5, 1;
+      atom.global.add.u32 %r6, [%d5], %r5;
+      mov.u32 %r7, %nctaid.x;
+    WAIT:
+      ld.volatile.global.u32 %r8, [%d5];
+      setp.lt.u32 %p2, %r8, %r7;
+      @%p2 bra WAIT;
+    JOIN:
+      bar.sync 0;
+      ld.volatile.global.u32 %r20, [%d5];
+    {STORE}}}
+    """)
+    counter = np.zeros(1, np.uint32)
+    assert (outcome(made, 24, 64, counter, cooperative=True) == 24).all()
+    error = refused(launch, made, 1 << 20, 1024, counter, counter, cooperative=True)
+    assert error.name == "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"
+
+
+def told(*launched: object) -> tuple[CudaError, str]:
+    """The error of a launch that must fail, as waiting for it gives it, and what came to standard error meanwhile."""
+    with tempfile.TemporaryFile() as file:
+        kept = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            launch(*launched)
+            error = refused(cuda.cuCtxSynchronize)
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+        file.seek(0)
+        return error, file.read().decode()
+
+
+def check_a_block_that_can_t_go_on_is_an_error_that_names_who_stands_where():
+    made = threads("""
+      mov.u32 %r20, 0;
+      setp.lt.u32 %p1, %r1, 16;
+      @%p1 bra OTHER;
+      bar.sync 1, 64;
+    OTHER:
+      bar.sync 0;
+    """)
+    error, text = told(made, 1, 32, np.zeros(32, np.uint32))
+    assert error.name == "CUDA_ERROR_LAUNCH_TIMEOUT"
+    assert "16 threads stand at a barrier (1)" in text and "16 threads stand at a barrier (0)" in text, text
+
+
+def check_an_illegal_address_is_an_error_that_stays():
+    result = np.zeros(64, np.uint32)
+    for body in ("mov.u64 %d2, 64;", "mov.u64 %d2, 0x1234567890123456;", "bar.sync 0; mov.u64 %d2, 64;"):
+        made = threads("mov.u32 %r20, 0;" + body)
+        error, text = told(made, 2, 32, result)
+        assert error.name == "CUDA_ERROR_ILLEGAL_ADDRESS", body
+        assert "kernel 'k'" in text and "block (" in text, text
+        assert refused(cuda.cuCtxSynchronize).name == "CUDA_ERROR_ILLEGAL_ADDRESS"
+        assert refused(launch, made, 1, 1, result).name == "CUDA_ERROR_ILLEGAL_ADDRESS"
+        fresh()
+    assert "thread (" in text
+    assert (outcome(threads("mov.u32 %r20, 3;"), 1, 4) == 3).all()
+
+
+def check_shared_addresses_outside_the_block_s_memory_fault():
+    for offset in (128, 1 << 20, 0x7FFFFFF0, 0x80000000, 0xFFFC0000):
+        made = threads(f"mov.u32 %r20, 1; mov.u32 %r5, {offset}; st.shared.u32 [%r5], %r20;")
+        assert told(made, 1, 1, np.zeros(1, np.uint32))[0].name == "CUDA_ERROR_ILLEGAL_ADDRESS", hex(offset)
+        fresh()
+
+
+def check_traps_are_launch_failures_with_the_thread_and_its_line():
+    made = threads("mov.u32 %r20, 0;\nsetp.eq.u32 %p1, %r4, 37;\n@%p1 trap;\n")
+    error, text = told(made, 2, 32, np.zeros(64, np.uint32))
+    assert error.name == "CUDA_ERROR_LAUNCH_FAILED"
+    assert "block (1, 0, 0), thread (5, 0, 0), PTX line " in text, text
+
+
+def check_a_failed_grid_leaves_others_of_the_process_alone():
+    bad = threads("mov.u32 %r20, 0; mov.u64 %d2, 64;")
+    told(bad, 64, 64, np.zeros(1, np.uint32))
+    for _ in range(3):
+        fresh()
+        good = threads("mov.u32 %r20, %r4; bar.sync 0;")
+        assert (outcome(good, 100, 64).ravel() == np.arange(6400)).all()
+
+
+def check_work_that_is_queued_returns_at_once():
+    made = kernel(f"""
+    .visible .entry k(.param .u64 to, .param .u64 flag) {{
+    {START}
+      ld.param.u64 %d5, [flag];
+    WAIT:
+      ld.volatile.global.u32 %r20, [%d5];
+      setp.eq.u32 %p1, %r20, 0;
+      @%p1 bra WAIT;
+    {STORE}}}
+    """)
+    flag, result = np.zeros(1, np.uint32), np.zeros(1, np.uint32)
+    release = threading.Timer(30, lambda: flag.fill(1))  # so that a launch that waits ends
+    release.start()
+    try:
+        launch(made, 1, 1, result, flag)
+        flag[0] = 5
+        cuda.cuCtxSynchronize()
+    finally:
+        flag[0] = flag[0] or 1
+        release.cancel()
+    assert result[0] == 5
+
+
+def check_many_blocks_use_the_machine_s_cores():
+    # Each block waits until two multiprocessors, which are host threads, have been seen; at most 20 s.
+    made = kernel(f"""
+    .visible .entry k(.param .u64 to, .param .u64 seen) {{
+    {START}
+      ld.param.u64 %d5, [seen];
+      mov.u32 %r5, %smid;
+      mov.u32 %r6, 1;
+      shl.b32 %r6, %r6, %r5;
+      atom.global.or.b32 %r7, [%d5], %r6;
+      mov.u64 %d6, %globaltimer;
+      add.u64 %d6, %d6, 20000000000;
+    WAIT:
+      ld.volatile.global.u32 %r20, [%d5];
+      popc.b32 %r8, %r20;
+      mov.u64 %d7, %globaltimer;
+      setp.gt.u64 %p2, %d7, %d6;
+      @%p2 bra OUT;
+      setp.lt.u32 %p1, %r8, 2;
+      @%p1 bra WAIT;
+    OUT:
+    {STORE}}}
+    """)
+    if len(os.sched_getaffinity(0)) > 1:
+        seen = np.zeros(1, np.uint32)
+        outcome(made, 64, 1, seen)
+        assert bin(seen[0]).count("1") > 1
