@@ -142,5 +142,7 @@ def test_sums_along_rows_are_the_same_bits_on_every_device(rows, count, exclusiv
     assert all(each.tobytes() == results[0].tobytes() for each in results)
     wanted = np.cumsum(x.astype("f8"), axis=1) - (x if exclusive else 0)
     np.testing.assert_allclose(results[0], wanted, atol=1e-4)
-    sums = [ops.sum(hcq.array(x, each), axis=1).numpy() for each in devices]
-    assert all(each.tobytes() == sums[0].tobytes() for each in sums)
+    for turned in (x, np.ascontiguousarray(x.T)):  # along rows, and along as long columns
+        axis = 1 if turned is x else 0
+        sums = [ops.sum(hcq.array(turned, each), axis=axis).numpy() for each in devices]
+        assert all(each.tobytes() == sums[0].tobytes() for each in sums)

@@ -7,6 +7,7 @@ import pytest
 
 import hcq
 from hcq import ops
+from hcq.ops import reduce
 
 NAMES = ("sum", "prod", "min", "max", "mean")
 SHAPE = (3, 5, 4)
@@ -53,6 +54,18 @@ def test_long_rows_and_sums_that_would_lose_digits_one_after_the_other():
     assert abs(got - 100000.3015) < 0.1 < abs(float(np.cumsum(x)[-1]) - 100000.3015)
     check("max", np.arange(100_000, dtype="i4"), None)
     check("sum", np.ones((3, 70_000), "f4"), 1)
+
+
+@pytest.mark.parametrize("shape", [(127, 5), (129, 4100), (3, 300, 7), (2, 17_000, 3), (5, 1, 6)], ids=str)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i1"])
+def test_columns_are_added_in_one_order_by_processors_and_others(shape, dtype, monkeypatch):
+    x = (np.random.default_rng(4).uniform(-2, 2, shape)).astype(dtype)
+    buf = hcq.array(x, "LLVM")
+    got = ops.sum(buf, axis=-2).numpy()
+    monkeypatch.setattr(reduce, "on_processor", lambda x: False)
+    assert got.tobytes() == ops.sum(buf, axis=-2).numpy().tobytes()
+    wanted = np.sum(x.astype("f8"), axis=-2)
+    np.testing.assert_allclose(got, wanted, rtol=1e-3 if dtype == "f2" else 1e-6, atol=2e-1 if dtype == "f2" else 1e-3)
 
 
 def test_narrow_floats_are_summed_in_f32():

@@ -1,8 +1,8 @@
-"""Reductions: sum, product, least, largest, mean, and where the extremes are, along any axes.
+"""Reductions: sum, product, least, largest, mean, along any axes.
 
-The order of adding depends on sizes alone: the same result on every device. Along a row some hundred additions follow
-one another, however long it is, along other axes a quarter of the elements. What does not live here: scans (scan),
-softmax and norms (normalise).
+The order of adding depends on sizes alone: the same result on every device. Some hundred additions follow one another,
+however many there are. What does not live here: where the extremes are (extremes), scans (scan), softmax and norms
+(normalise).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import hcq
 from hcq.kernels import types
-from hcq.ops.launches import group_for, on_processor
-from hcq.ops.shapes import axes_of, axis_of, element, output, sum_element
+from hcq.ops.launches import on_processor
+from hcq.ops.shapes import axes_of, element, output, sum_element
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,13 +27,21 @@ ITEMS: Final = 256
 """Work-items of a group."""
 PARTS: Final = 16
 """The values of a group's items become so many, and these one."""
-STEPS: Final = 16
-"""Rows that an item of `reduce_columns` adds up in one go, a multiple of 4: its parts, where they are in memory, are
-read and written that much less often. The order of adding is the same."""
+STEPS: Final = 4
+"""Rows of one part that are added up in one go where columns are reduced: parts that are in memory are read and written
+that much less often. The order of adding is the same."""
 CHUNK: Final = 16384
 """A row longer than this is reduced in pieces first."""
+ROWS: Final = 128
+"""A column longer than this is too."""
+PIECES: Final = 32768
+"""At most so many, else they are longer: some devices have no more than 65535 groups in a row."""
 LEAST: Final = 4096
 """Elements that a processor's group takes at least, where there are that many."""
+STRIP: Final = 4096
+"""Neighbouring columns that a processor's group takes at most: the longer what it reads in one go, the faster."""
+SPREAD: Final = 16
+"""Groups to make of the columns of a small matrix, so that all cores have some."""
 
 
 def sum(x: Buffer, axis: Any = None, out: Buffer | None = None, stream: Any = None) -> Buffer:
@@ -139,41 +147,49 @@ def _step(
     """`(outer, count, inner)` to `(outer, inner)`; `out` or a new buffer of the type that is computed in."""
     from hcq.runtime.buffer import empty
 
-    pieces = -(-count // CHUNK) if inner == 1 else 1
+    chunk = CHUNK if inner == 1 else ROWS
+    while -(-count // chunk) > PIECES:
+        chunk *= 2
+    pieces = -(-count // chunk)
     if pieces > 1:
-        partial = empty((outer, pieces), within.dtype, x.device)
-        _launch_rows(combine, within, partial, x, pieces, outer, count, CHUNK, start, stream)
-        return _step(combine, start, partial, outer, pieces, 1, within, out, stream)
+        partial = empty((outer, pieces, inner), within.dtype, x.device)
+        _launch(combine, within, partial, x, pieces, outer, count, chunk, inner, start, stream)
+        return _step(combine, start, partial, outer, pieces, inner, within, out, stream)
     if out is None:
         out = empty((outer, inner), within.dtype, x.device)
-    if inner == 1:
-        _launch_rows(combine, within, out, x, 1, outer, count, builtins.max(count, 1), start, stream)
-    else:
-        items = group_for(x, inner)
-        groups = -(-inner // items), outer
-        _columns(combine, within)[groups, items](out, x, count, inner, start, stream=stream)
+    _launch(combine, within, out, x, 1, outer, count, builtins.max(count, 1), inner, start, stream)
     return out
 
 
-def _launch_rows(
+def _launch(
     combine: Callable[..., Any],
     within: Scalar,
     out: Buffer,
     x: Buffer,
     pieces: int,
-    rows: int,
+    outer: int,
     count: int,
     chunk: int,
+    inner: int,
     start: Any,
     stream: Any,
 ) -> None:
-    """`rows` rows of `count`, each cut into pieces of `chunk`."""
-    if on_processor(x):
+    """`(outer, count, inner)` to `(outer, pieces, inner)`, each piece the result of `chunk` neighbours."""
+    alone = on_processor(x)
+    groups: tuple[int, ...]
+    if inner == 1 and alone:
         each = builtins.max(1, LEAST // chunk)  # a group of little work is mostly its own cost
-        groups = pieces, -(-rows // each)
-        _rows_alone(combine, within)[groups, 1](out, x, rows, each, count, chunk, start, stream=stream)
+        groups = pieces, -(-outer // each)
+        _rows_alone(combine, within)[groups, 1](out, x, outer, each, count, chunk, start, stream=stream)
+    elif inner == 1:
+        _rows(combine, within)[(pieces, outer), ITEMS](out, x, count, chunk, start, stream=stream)
+    elif alone:
+        width = builtins.min(STRIP, builtins.max(ITEMS, inner * outer * pieces // SPREAD))
+        groups = -(-inner // width), pieces, outer
+        _columns_alone(combine, within)[groups, 1](out, x, count, inner, width, chunk, start, stream=stream)
     else:
-        _rows(combine, within)[(pieces, rows), ITEMS](out, x, count, chunk, start, stream=stream)
+        groups = -(-inner // ITEMS), pieces, outer
+        _columns(combine, within)[groups, ITEMS](out, x, count, inner, chunk, start, stream=stream)
 
 
 @cache
@@ -242,118 +258,71 @@ def _rows(combine: Callable[..., Any], T: Scalar) -> Any:
 
 
 @cache
-def _columns(combine: Callable[..., Any], T: Scalar) -> Any:
-    """An item reduces a column, in four parts that are combined at the end."""
+def _columns_alone(combine: Callable[..., Any], T: Scalar) -> Any:
+    """The form for processors: an item does `width` columns of a piece by vectors, in the order of `_columns`."""
 
     @hcq.kernel
-    def reduce_columns(out: hcq.ptr, x: hcq.ptr, count: hcq.i32, inner: hcq.i32, start: T):
-        column = hcq.global_id(0)
-        row = hcq.i64(hcq.group_id(1))
-        x = x + row * count * inner
+    def reduce_columns_alone(
+        out: hcq.ptr, x: hcq.ptr, count: hcq.i32, inner: hcq.i32, width: hcq.i32, chunk: hcq.i32, start: T
+    ):  # fmt: skip
+        parts = hcq.local(T, 4 * STRIP)
+        left, first = hcq.group_id(0) * width, hcq.group_id(1) * chunk
+        row = hcq.i64(hcq.group_id(2))
+        here, long = hcq.minimum(width, inner - left), hcq.minimum(chunk, count - first)
+        x = x + (row * count + first) * inner + left
+        out = out + (row * hcq.num_groups(1) + hcq.group_id(1)) * inner + left
+        for part in range(4):
+            for i in range(here):
+                parts[part * STRIP + i] = start
+        many = long // (4 * STEPS) * (4 * STEPS)
+        for k in range(0, many, 4 * STEPS):
+            for part in range(4):
+                for i in range(here):
+                    total = parts[part * STRIP + i]
+                    for j in hcq.static_range(0, 4 * STEPS, 4):
+                        total = combine(total, T(x[(k + part + j) * inner + i]))
+                    parts[part * STRIP + i] = total
+        for k in range(many, long):
+            part = k % 4 * STRIP
+            for i in range(here):
+                parts[part + i] = combine(parts[part + i], T(x[k * inner + i]))
+        for i in range(here):
+            ab = combine(parts[i], parts[STRIP + i])
+            cd = combine(parts[2 * STRIP + i], parts[3 * STRIP + i])
+            out[i] = out.dtype(combine(ab, cd))
+
+    return reduce_columns_alone
+
+
+@cache
+def _columns(combine: Callable[..., Any], T: Scalar) -> Any:
+    """An item reduces `chunk` neighbours of a column: every fourth, then the four parts."""
+
+    @hcq.kernel
+    def reduce_columns(
+        out: hcq.ptr, x: hcq.ptr, count: hcq.i32, inner: hcq.i32, chunk: hcq.i32, start: T
+    ):  # fmt: skip
+        column, first = hcq.global_id(0), hcq.group_id(1) * chunk
+        row = hcq.i64(hcq.group_id(2))
+        x = x + (row * count + first) * inner
         if column < inner:
             a, b, c, d = start, start, start, start
-            whole, many = count // 4 * 4, count // STEPS * STEPS
-            for k in range(0, many, STEPS):
-                for j in hcq.static_range(0, STEPS, 4):
-                    a = combine(a, T(x[(k + j) * inner + column]))
-                    b = combine(b, T(x[(k + j + 1) * inner + column]))
-                    c = combine(c, T(x[(k + j + 2) * inner + column]))
-                    d = combine(d, T(x[(k + j + 3) * inner + column]))
-            for k in range(many, whole, 4):
+            long = hcq.minimum(chunk, count - first)
+            for k in range(0, long // 4 * 4, 4):
                 a = combine(a, T(x[k * inner + column]))
                 b = combine(b, T(x[(k + 1) * inner + column]))
                 c = combine(c, T(x[(k + 2) * inner + column]))
                 d = combine(d, T(x[(k + 3) * inner + column]))
-            for k in range(whole, count):
-                a = combine(a, T(x[k * inner + column]))
-            out[row * inner + column] = out.dtype(combine(combine(a, b), combine(c, d)))
+            for k in range(long // 4 * 4, long):
+                value = T(x[k * inner + column])
+                if k % 4 == 0:
+                    a = combine(a, value)
+                elif k % 4 == 1:
+                    b = combine(b, value)
+                else:
+                    c = combine(c, value)
+            out[(row * hcq.num_groups(1) + hcq.group_id(1)) * inner + column] = out.dtype(
+                combine(combine(a, b), combine(c, d))
+            )
 
     return reduce_columns
-
-
-def argmin(x: Buffer, axis: int = -1, out: Buffer | None = None, stream: Any = None) -> Buffer:
-    """Where the least is along an axis, the first of equal ones; i64. NaN counts as least, as in NumPy."""
-    return _argument(_is_less, x, axis, out, stream)
-
-
-def argmax(x: Buffer, axis: int = -1, out: Buffer | None = None, stream: Any = None) -> Buffer:
-    """Where the largest is along an axis, the first of equal ones; i64. NaN counts as largest, as in NumPy."""
-    return _argument(_is_more, x, axis, out, stream)
-
-
-def _is_less(a: Any, b: Any) -> Any:
-    return (a < b) | ((a != a) & (b == b))
-
-
-def _is_more(a: Any, b: Any) -> Any:
-    return (a > b) | ((a != a) & (b == b))
-
-
-def _argument(better: Callable[..., Any], x: Buffer, axis: int, out: Buffer | None, stream: Any) -> Buffer:
-    place = axis_of(len(x.shape), axis)
-    shape = tuple(x.shape)
-    outer, count, inner = math.prod(shape[:place]), shape[place], math.prod(shape[place + 1 :])
-    out = output(out, x, shape[:place] + shape[place + 1 :], types.i64)
-    if inner == 1:
-        _argument_rows(better)[outer, ITEMS](out, x, count, stream=stream)
-    else:
-        items = group_for(x, inner)
-        _argument_columns(better)[(-(-inner // items), outer), items](out, x, count, inner, stream=stream)
-    return out
-
-
-@cache
-def _argument_rows(better: Callable[..., Any]) -> Any:
-    """A group looks through a row."""
-
-    @hcq.kernel
-    def argument_rows(out: hcq.ptr, x: hcq.ptr, count: hcq.i32):
-        values = hcq.local(x.dtype, ITEMS)
-        places = hcq.local(hcq.i32, ITEMS)
-        lane, row = hcq.local_id(0), hcq.i64(hcq.group_id(0))
-        x = x + row * count
-        at = hcq.minimum(lane, count - 1)
-        best = x[at]
-        for k in range(ITEMS, count, ITEMS):
-            if k + lane < count:
-                value = x[k + lane]
-                if better(value, best):
-                    best = value
-                    at = k + lane
-        values[lane] = best
-        places[lane] = at
-        half = ITEMS // 2
-        while half > 0:
-            hcq.barrier()
-            if lane < half:
-                mine, other = values[lane], values[lane + half]
-                earlier = (places[lane + half] < places[lane]) & ~better(mine, other)
-                if better(other, mine) | earlier:
-                    values[lane] = other
-                    places[lane] = places[lane + half]
-            half = half // 2
-        if lane == 0:
-            out[row] = out.dtype(places[0])
-
-    return argument_rows
-
-
-@cache
-def _argument_columns(better: Callable[..., Any]) -> Any:
-    """An item looks through a column."""
-
-    @hcq.kernel
-    def argument_columns(out: hcq.ptr, x: hcq.ptr, count: hcq.i32, inner: hcq.i32):
-        column, row = hcq.global_id(0), hcq.i64(hcq.group_id(1))
-        x = x + row * count * inner
-        if column < inner:
-            best = x[column]
-            at = 0
-            for k in range(1, count):
-                value = x[k * inner + column]
-                if better(value, best):
-                    best = value
-                    at = k
-            out[row * inner + column] = out.dtype(at)
-
-    return argument_columns
