@@ -20,7 +20,11 @@ _COMPARISONS = {"eq": "eq", "ne": "ne", "lo": "ult", "ls": "ule", "hi": "ugt", "
 def mov(e: Emitter, i: Instruction) -> None:
     d, a = e.operands(i, 2)
     type = type_of(e, i)
-    if isinstance(d, Vector):
+    if isinstance(d, Vector) and isinstance(a, Vector):
+        values = [e.read(each, type) for each in a.elements]
+        for part, value in zip(d.elements, values, strict=False):
+            e.write(part, value, type)
+    elif isinstance(d, Vector):
         unpack(e, d, e.read(a, f"b{width(type)}"), width(type))
     elif isinstance(a, Vector):
         e.write(d, pack(e, a, width(type)), f"b{width(type)}")

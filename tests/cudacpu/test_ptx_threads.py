@@ -1,0 +1,197 @@
+"""Threads that meet: barriers, operations of a warp, shared memory, and functions that reach them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ptx_host import Loaded
+
+HEAD = ".version 8.7\n.target sm_90\n.address_size 64\n"
+
+
+def kernel(body: str, *, before: str = "", shared: str = "") -> Loaded:
+    """A module whose kernel k(out) has the thread's number in %t and the address of its word of out in %o."""
+    return Loaded(
+        f"""{HEAD}{before}
+        .visible .entry k(.param .u64 out) {{
+            {shared}
+            .reg .b64 %o, %a<9>; .reg .b32 %t, %r<20>; .reg .pred %p<9>; .reg .f32 %f<9>;
+            ld.param.u64 %o, [out];
+            mov.u32 %t, %tid.x;
+            mad.wide.u32 %o, %t, 4, %o;
+            {body}
+            ret;
+        }}"""
+    )
+
+
+def result(loaded: Loaded, threads: int = 64, **launch) -> np.ndarray:
+    out = np.zeros(threads, np.uint32)
+    loaded.launch("k", out, block=(threads,), **launch)
+    return out
+
+
+def test_a_barrier_lets_threads_read_what_others_wrote_to_shared_memory():
+    loaded = kernel(
+        """mov.u32 %r1, s; shl.b32 %r2, %t, 2; add.u32 %r3, %r1, %r2; st.shared.u32 [%r3], %t;
+        bar.sync 0;
+        mov.u32 %r4, %ntid.x; sub.u32 %r4, %r4, %t; sub.u32 %r4, %r4, 1; shl.b32 %r4, %r4, 2; add.u32 %r4, %r4, %r1;
+        ld.shared.u32 %r5, [%r4]; st.global.u32 [%o], %r5;""",
+        shared=".shared .align 4 .b8 s[256];",
+    )
+    assert loaded.kernels["k"].kind == "threads" and loaded.kernels["k"].shared == 256
+    assert (result(loaded) == np.arange(64)[::-1]).all()
+
+
+def test_threads_that_returned_take_no_part_in_a_barrier():
+    loaded = kernel("setp.gt.u32 %p1, %t, 9; @%p1 ret; bar.sync 0; st.global.u32 [%o], 7;")
+    assert (result(loaded) == np.where(np.arange(64) < 10, 7, 0)).all()
+
+
+def test_dynamic_shared_memory_begins_after_the_static_one():
+    loaded = kernel(
+        """mov.u32 %r1, d; mov.u32 %r2, %t; shl.b32 %r2, %r2, 2; add.u32 %r1, %r1, %r2; st.shared.u32 [%r1], %t;
+        st.shared.u32 [s], 77; bar.sync 0; mov.u32 %r5, d; ld.shared.u32 %r6, [%r5+8]; mov.u32 %r7, %dynamic_smem_size;
+        mov.u32 %r8, %total_smem_size; mad.lo.u32 %r6, %r5, 1000, %r6; mad.lo.u32 %r7, %r7, 1000, %r8;
+        setp.eq.u32 %p1, %t, 0; selp.b32 %r6, %r6, %r7, %p1; st.global.u32 [%o], %r6;""",
+        before=".extern .shared .align 16 .b8 d[];",
+        shared=".shared .align 4 .b8 s[20];",
+    )
+    out = result(loaded, 8, dynamic=32)
+    assert loaded.kernels["k"].shared == 32
+    assert out[0] == 32 * 1000 + 2 and (out[1:] == 32 * 1000 + 64).all()
+
+
+def test_barriers_that_count_and_reduce():
+    loaded = kernel(
+        """and.b32 %r1, %t, 1; setp.eq.u32 %p1, %r1, 1; bar.red.popc.u32 %r2, 1, %p1; bar.red.and.pred %p2, 1, !%p1;
+        barrier.cta.red.or.pred %p3, 2, 64, %p1; selp.b32 %r3, 100, 0, %p2; selp.b32 %r4, 1000, 0, %p3;
+        add.u32 %r2, %r2, %r3; add.u32 %r2, %r2, %r4; st.global.u32 [%o], %r2;"""
+    )
+    assert (result(loaded) == 1032).all()
+
+
+def test_a_barrier_of_some_threads_waits_for_those_that_arrive():
+    loaded = kernel(
+        """mov.u32 %r1, s; setp.lt.u32 %p1, %t, 32; @%p1 bra consumer;
+        shl.b32 %r2, %t, 2; add.u32 %r2, %r1, %r2; st.shared.u32 [%r2], %t; bar.arrive 3, 64; bra done;
+        consumer: bar.sync 3, 64; shl.b32 %r2, %t, 2; add.u32 %r2, %r1, %r2; ld.shared.u32 %r3, [%r2+128];
+        st.global.u32 [%o], %r3;
+        done:""",
+        shared=".shared .align 4 .b8 s[256];",
+    )
+    assert (result(loaded)[:32] == np.arange(32, 64)).all()
+
+
+@pytest.mark.parametrize(
+    ("mode", "operands", "wanted"),
+    [
+        ("down", "%t, 4, 31", lambda lane: lane + 4 if lane + 4 < 32 else lane),
+        ("up", "%t, 3, 0", lambda lane: lane - 3 if lane >= 3 else lane),
+        ("bfly", "%t, 5, 31", lambda lane: lane ^ 5),
+        ("idx", "%t, 9, 31", lambda lane: 9),
+        ("idx", "%t, 1, 0x181f", lambda lane: lane & 24 | 1),
+        ("down", "%t, 2, 0x1c1f", lambda lane: lane + 2 if lane % 4 < 2 else lane),
+    ],
+)
+def test_a_shuffle_moves_values_between_lanes(mode, operands, wanted):
+    loaded = kernel(f"shfl.sync.{mode}.b32 %r1|%p1, {operands}, -1; st.global.u32 [%o], %r1;")
+    assert list(result(loaded, 32)) == [wanted(lane) for lane in range(32)]
+
+
+def test_votes_matches_and_reductions_of_a_warp():
+    loaded = kernel(
+        """and.b32 %r1, %t, 3; setp.eq.u32 %p1, %r1, 0; vote.sync.ballot.b32 %r2, %p1, -1;
+        vote.sync.any.pred %p2, %p1, -1; vote.sync.all.pred %p3, %p1, -1; vote.sync.uni.pred %p4, %p1, -1;
+        match.any.sync.b32 %r3, %r1, -1; match.all.sync.b32 %r4|%p5, %r1, -1; redux.sync.add.s32 %r5, %t, -1;
+        redux.sync.min.s32 %r6, -5, -1; redux.sync.max.u32 %r7, %t, -1; activemask.b32 %r8;
+        setp.eq.u32 %p6, %t, 0; @%p6 st.global.u32 [%o], %r2;
+        setp.eq.u32 %p6, %t, 1; @%p6 st.global.u32 [%o], %r3;
+        setp.eq.u32 %p6, %t, 2; @%p6 st.global.u32 [%o], %r5;
+        setp.eq.u32 %p6, %t, 3; @%p6 st.global.u32 [%o], %r6;
+        setp.eq.u32 %p6, %t, 4; @%p6 st.global.u32 [%o], %r7;
+        setp.eq.u32 %p6, %t, 5; @%p6 st.global.u32 [%o], %r8;
+        selp.u32 %r9, 1, 0, %p2; selp.u32 %r10, 2, 0, %p3; selp.u32 %r11, 4, 0, %p4; selp.u32 %r12, 8, 0, %p5;
+        or.b32 %r9, %r9, %r10; or.b32 %r9, %r9, %r11; or.b32 %r9, %r9, %r12; setp.eq.u32 %p6, %t, 6;
+        @%p6 st.global.u32 [%o], %r9;
+        elect.sync %r13|%p7, -1; setp.eq.u32 %p6, %t, 0; selp.u32 %r13, 9, 8, %p7; @!%p6 bra end; add.u32 %r13, %r13, 1;
+        end: setp.eq.u32 %p6, %t, 7; @%p6 st.global.u32 [%o], %r13;"""
+    )
+    fours = sum(1 << n for n in range(0, 32, 4))
+    assert [hex(x) for x in result(loaded, 32)[:8]] == [
+        hex(x) for x in (fours, fours << 1, sum(range(32)), 0xFFFFFFFB, 31, 0xFFFFFFFF, 1, 8)
+    ]
+
+
+def test_a_shuffle_under_divergence_takes_those_that_the_mask_names():
+    loaded = kernel(
+        """setp.lt.u32 %p1, %t, 16; @%p1 bra low; shfl.sync.bfly.b32 %r1, %t, 1, 31, 0xffff0000; bra store;
+        low: shfl.sync.bfly.b32 %r1, %t, 2, 31, 0x0000ffff;
+        store: st.global.u32 [%o], %r1;"""
+    )
+    assert list(result(loaded, 32)) == [n ^ (2 if n < 16 else 1) for n in range(32)]
+
+
+def test_a_function_with_a_barrier_is_written_into_its_callers_each_with_the_one_shared_variable():
+    loaded = kernel(
+        """{ .param .b32 p; .param .b32 q; st.param.b32 [p], %t; call (q), f, (p); ld.param.b32 %r1, [q]; }
+        { .param .b32 p; .param .b32 q; st.param.b32 [p], %r1; call (q), f, (p); ld.param.b32 %r1, [q]; }
+        st.global.u32 [%o], %r1;""",
+        before="""
+        .func (.param .b32 q) f(.param .b32 p) {
+            .shared .align 4 .b32 s[32]; .reg .b32 %r<9>; .reg .pred %p1;
+            ld.param.b32 %r1, [p]; mov.u32 %r2, %tid.x; shl.b32 %r2, %r2, 2; mov.u32 %r3, s; add.u32 %r2, %r2, %r3;
+            st.shared.u32 [%r2], %r1; bar.sync 0; xor.b32 %r2, %r2, 4; ld.shared.u32 %r4, [%r2]; bar.sync 0;
+            add.u32 %r4, %r4, 100; st.param.b32 [q], %r4; setp.eq.u32 %p1, %r4, 0; @%p1 bra out; ret; out: ret;
+        }""",
+    )
+    assert loaded.kernels["k"].shared == 128
+    assert (result(loaded, 32) == np.arange(32) + 200).all()
+
+
+def test_a_loop_that_waits_for_another_thread_lets_it_run():
+    loaded = kernel(
+        """setp.ne.u32 %p1, %t, 0; @%p1 bra set;
+        wait: ld.volatile.global.u32 %r1, [%o+4]; setp.eq.u32 %p2, %r1, 0; @%p2 bra wait;
+        st.global.u32 [%o], %r1; ret;
+        set: st.global.u32 [%o], 5;"""
+    )
+    assert loaded.kernels["k"].kind == "threads"
+    assert list(result(loaded, 2)) == [5, 5]
+
+
+def test_a_compare_and_swap_that_tries_again_needs_no_turns():
+    loaded = kernel(
+        """mul.wide.u32 %a1, %t, 4; sub.u64 %o, %o, %a1; ld.global.u32 %r1, [%o];
+        again: add.u32 %r2, %r1, 1; atom.global.cas.b32 %r3, [%o], %r1, %r2; setp.ne.u32 %p1, %r3, %r1;
+        mov.u32 %r1, %r3; @%p1 bra again;"""
+    )
+    assert loaded.kernels["k"].kind == "loop"
+    assert result(loaded)[0] == 64
+
+
+def test_an_mbarrier_ends_its_phase_when_all_have_arrived():
+    loaded = kernel(
+        """setp.ne.u32 %p1, %t, 0; @%p1 bra go; mbarrier.init.shared.b64 [m], 32; st.shared.u32 [s], 0;
+        go: bar.sync 0;
+        atom.shared.add.u32 %r1, [s], 1; mbarrier.arrive.shared.b64 %a1, [m];
+        w: mbarrier.test_wait.shared.b64 %p2, [m], %a1; @!%p2 bra w;
+        ld.shared.u32 %r2, [s]; bar.sync 0; atom.shared.add.u32 %r1, [s], 1;
+        mbarrier.arrive.shared::cta.b64 _, [m];
+        v: mbarrier.try_wait.parity.shared.b64 %p2, [m], 1; @!%p2 bra v;
+        ld.shared.u32 %r3, [s]; mad.lo.u32 %r2, %r2, 1000, %r3; st.global.u32 [%o], %r2;""",
+        shared=".shared .align 8 .b64 m; .shared .align 4 .b32 s;",
+    )
+    assert (result(loaded, 32) == 32064).all()
+
+
+def test_asynchronous_copies_fill_what_their_source_does_not_give_with_zeros():
+    loaded = kernel(
+        """shl.b32 %r1, %t, 4; mov.u32 %r2, s; add.u32 %r1, %r1, %r2; mul.wide.u32 %a1, %t, 4; sub.u64 %a2, %o, %a1;
+        st.shared.u32 [%r1+12], 9; cp.async.ca.shared.global [%r1], [data], 16, 8; cp.async.commit_group;
+        cp.async.wait_group 0; bar.sync 0; ld.shared.v4.u32 {%r3, %r4, %r5, %r6}, [s]; add.u32 %r3, %r3, %r4;
+        add.u32 %r3, %r3, %r5; add.u32 %r3, %r3, %r6; st.global.u32 [%o], %r3;""",
+        before=".global .align 16 .u32 data[4] = {1, 20, 300, 4000};",
+        shared=".shared .align 16 .b8 s[512];",
+    )
+    assert (result(loaded, 32) == 21).all()
