@@ -249,7 +249,7 @@ def finish(number: Number, form: Format, mode: str, flags: set[str]) -> int:
     return encode(number, form, mode, ftz)
 
 
-PACKED = {"f16x2": "f16", "bf16x2": "bf16"}
+PACKED = {"f16x2": 16, "bf16x2": 16, "f32x2": 32}  # bits of each half
 MODES = ("rn", "rz", "rm", "rp", "rna")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
 
@@ -358,9 +358,9 @@ def _to_float(number: Number, source: str, to: str, flags: set[str]) -> int:
 def disagreement(opcode: str, kind: str, operands: tuple[int, ...], got: int) -> str:
     """Empty where an instruction with a destination of type `kind` may give `got`, else what it should give."""
     if kind in PACKED and opcode.endswith("x2"):
-        narrow = opcode.removesuffix("x2")
-        low = disagreement(narrow, kind[:-2], tuple(x & 0xFFFF for x in operands), got & 0xFFFF)
-        return low or disagreement(narrow, kind[:-2], tuple(x >> 16 for x in operands), got >> 16)
+        narrow, bits, mask = opcode.removesuffix("x2"), PACKED[kind], (1 << PACKED[kind]) - 1
+        low = disagreement(narrow, kind[:-2], tuple(x & mask for x in operands), got & mask)
+        return low or disagreement(narrow, kind[:-2], tuple(x >> bits for x in operands), got >> bits)
     wanted = evaluate(opcode, *operands)
     if wanted == ANY_NAN and decode(got, FORMATS[kind]).nan:
         return ""

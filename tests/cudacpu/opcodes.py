@@ -31,7 +31,7 @@ class Opcodes:
     def __init__(self, cases: Sequence[Instruction], together: int = 24, level: int = 1) -> None:
         self.cases = list(cases)
         self.together = together
-        head = ".version 8.7\n.target sm_100a\n.address_size 64\n"
+        head = ".version 8.8\n.target sm_100a\n.address_size 64\n"
         groups = [self.cases[n : n + together] for n in range(0, len(self.cases), together)]
         self.text = head + "".join(_kernel(f"k{n}", group) for n, group in enumerate(groups))
         self.loaded = Loaded(self.text, level)

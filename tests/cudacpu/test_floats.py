@@ -35,7 +35,7 @@ def test_every_instruction_agrees_with_the_model_at_edges_and_at_random(opcodes:
 def bits(kind: str) -> st.SearchStrategy[int]:
     """Bits of a type, so that shrinking goes to zero, edges before the rest."""
     if kind not in FORMATS:
-        width = 32 if kind.endswith("x2") else int(kind[1:])
+        width = 2 * FORMATS[kind[:-2]].bits if kind.endswith("x2") else int(kind[1:])
         return st.integers(0, (1 << width) - 1)
     form = FORMATS[kind]
     near = st.builds(

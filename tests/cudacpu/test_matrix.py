@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 import pytest
+from model import evaluate
 from ptx_host import Loaded
 
 from hcq.cudacpu.ptx.errors import Unsupported
@@ -66,7 +67,7 @@ K32_8BIT = Mma(
 )  # fmt: skip
 CASES = [
     (K8_16BIT, "f32.f16.f16.f32"), (K16_16BIT, "f32.f16.f16.f32"), (K16_16BIT, "f16.f16.f16.f16"),
-    (K16_16BIT, "f32.f16.f16.f16"), (K8_16BIT, "f32.bf16.bf16.f32"), (K16_16BIT, "f32.bf16.bf16.f32"),
+    (K8_16BIT, "f16.f16.f16.f16"), (K8_16BIT, "f32.bf16.bf16.f32"), (K16_16BIT, "f32.bf16.bf16.f32"),
     (K4_TF32, "f32.tf32.tf32.f32"), (K8_TF32, "f32.tf32.tf32.f32"), (M8_F64, "f64.f64.f64.f64"),
     (K16_F64, "f64.f64.f64.f64"), (M8_8BIT, "s32.s8.u8.s32"), (K16_8BIT, "s32.u8.u8.s32"), (K32_8BIT, "s32.s8.s8.s32"),
     (K32_8BIT, "f32.e4m3.e5m2.f32"), (K32_8BIT, "f16.e5m2.e4m3.f16"),
@@ -152,6 +153,75 @@ def test_mma_is_the_product_of_what_the_fragments_hold(mma_module: Loaded, case:
     wide = np.float64 if to.startswith("f") else np.int64
     wanted = (a.astype(wide) @ b.astype(wide) + c.astype(wide)).astype(NUMPY[to])
     np.testing.assert_array_equal(gathered(out, c_place, (m, n)), wanted)
+
+
+@pytest.fixture(scope="module")
+def small_module() -> Loaded:
+    """Elements of 4 and 1 bits."""
+    four = "mma.sync.aligned.m16n8k64.row.col.satfinite.s32.s4.u4.s32"
+    one = "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.{}.popc"
+    counts = (4, 2, 4, 4)
+    return Loaded(HEAD + mma_kernel("four", four, 4, counts) + "".join(
+        mma_kernel(each, one.format(each), 4, counts) for each in ("xor", "and")
+    ))  # fmt: skip
+
+
+def small_fragments(matrix: np.ndarray, bits: int, count: int, is_a: bool) -> np.ndarray:
+    """Registers of elements of less than a byte: (32, count) words."""
+    each = 32 // bits
+    out = np.zeros((32, count), np.uint32)
+    for lane in range(32):
+        for n in range(count):
+            line = lane // 4 + (8 * (n % 2) if is_a else 0)
+            first = (n // 2 if is_a else n) * 4 * each + lane % 4 * each
+            elements = matrix[line, first : first + each] if is_a else matrix[first : first + each, line]
+            out[lane, n] = sum((int(x) & ((1 << bits) - 1)) << bits * i for i, x in enumerate(elements))
+    return out
+
+
+def test_mma_of_four_bits_clamps_where_it_is_told_to(small_module: Loaded) -> None:
+    draw = np.random.default_rng(8)
+    a, b = draw.integers(-8, 8, (16, 64)), draw.integers(0, 16, (64, 8))
+    c = draw.integers(-(1 << 20), 1 << 20, (16, 8))
+    c[0], c[1] = (1 << 31) - 1, -(1 << 31)
+    out = np.zeros((32, 4), np.int32)
+    held = np.ascontiguousarray(fragments(c.astype(np.int32), c_place, 4))
+    small_module.launch("four", small_fragments(a, 4, 4, True), small_fragments(b, 4, 2, False), held, out, block=(32,))
+    wanted = np.clip(a @ b + c, -(1 << 31), (1 << 31) - 1).astype(np.int32)
+    np.testing.assert_array_equal(gathered(out, c_place, (16, 8)), wanted)
+
+
+@pytest.mark.parametrize("combine", ["xor", "and"])
+def test_mma_of_bits_counts_those_that_differ_or_that_both_have(small_module: Loaded, combine: str) -> None:
+    draw = np.random.default_rng(9)
+    a, b, c = draw.integers(0, 2, (16, 256)), draw.integers(0, 2, (256, 8)), draw.integers(-9, 9, (16, 8))
+    out = np.zeros((32, 4), np.int32)
+    held = np.ascontiguousarray(fragments(c.astype(np.int32), c_place, 4))
+    small_module.launch(
+        combine, small_fragments(a, 1, 4, True), small_fragments(b, 1, 2, False), held, out, block=(32,)
+    )
+    both = a @ b if combine == "and" else a @ (1 - b) + (1 - a) @ b
+    np.testing.assert_array_equal(gathered(out, c_place, (16, 8)), (both + c).astype(np.int32))
+
+
+def test_mma_sums_floats_from_k_zero_upwards_by_fused_steps(mma_module: Loaded) -> None:
+    case = next(each for each in CASES if each == (K16_16BIT, "f32.f16.f16.f32"))
+    draw = np.random.default_rng(10)
+    a, b = (draw.normal(size=shape).astype(np.float16) for shape in ((16, 16), (16, 8)))
+    c = draw.normal(size=(16, 8)).astype(np.float32)
+    out = np.zeros((32, 4), np.float32)
+    held = [fragments(a, K16_16BIT.a, 8), fragments(b, K16_16BIT.b, 4), fragments(c, c_place, 4)]
+    mma_module.launch(f"k{CASES.index(case)}", *map(np.ascontiguousarray, held), out, block=(32,))
+    wanted = np.array([[_fused_sum(a[i], b[:, j], c[i, j]) for j in range(8)] for i in range(16)])
+    found = gathered(out, c_place, (16, 8)).view(np.uint32)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def _fused_sum(row: np.ndarray, column: np.ndarray, start: np.float32) -> int:
+    bits = int(start.view(np.uint32))
+    for x, y in zip(row.astype(np.float32), column.astype(np.float32), strict=True):
+        bits = evaluate("fma.rn.f32", int(x.view(np.uint32)), int(y.view(np.uint32)), bits)
+    return bits
 
 
 WMMA = [

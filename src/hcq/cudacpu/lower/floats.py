@@ -47,18 +47,37 @@ def join(e: Emitter, low: str, high: str) -> str:
 def sums_and_products(e: Emitter, instruction: Instruction) -> None:
     base, kind = instruction.opcode, instruction.modifiers[-1]
     flags = modifiers(e, instruction, *MODES, *(("ftz", "sat") if kind == "f32" else ()))
-    count = 3 if base in ("fma", "mad") else 2
-    operands = e.operands(instruction, count + 1)
-    values = [e.read(each, kind) for each in operands[1:]]
+    operands = e.operands(instruction, 4 if base in ("fma", "mad") else 3)
+    e.write(operands[0], _computed(e, base, kind, flags, [e.read(each, kind) for each in operands[1:]]), kind)
+
+
+def _computed(e: Emitter, base: str, kind: str, flags: frozenset[str], values: list[str]) -> str:
+    """A sum, product or fused sum of f32 or f64, with its modifiers."""
     if "ftz" in flags:
         values = [arithmetic.flushed(e, kind, each) for each in values]
     mode = mode_of(flags)
-    if count == 3:
+    if base in ("fma", "mad"):
         result = arithmetic.fused(e, kind, mode, *values)
     else:
         compute = {"add": arithmetic.add, "sub": arithmetic.subtract, "mul": arithmetic.multiply}[base]
         result = compute(e, kind, mode, *values)
-    e.write(operands[0], arithmetic.finished(e, kind, flags, result), kind)
+    return arithmetic.finished(e, kind, flags, result)
+
+
+@translates("add", "sub", "mul", "fma", types=("f32x2",))
+def pairs(e: Emitter, instruction: Instruction) -> None:
+    base = instruction.opcode
+    flags = modifiers(e, instruction, *MODES, "ftz")
+    operands = e.operands(instruction, 4 if base == "fma" else 3)
+    lower, upper = [], []
+    for each in operands[1:]:
+        value = e.read(each, "f32x2")
+        lower.append(e.op(f"bitcast i32 {e.op(f'trunc i64 {value} to i32')} to float"))
+        high = e.op(f"trunc i64 {e.op(f'lshr i64 {value}, 32')} to i32")
+        upper.append(e.op(f"bitcast i32 {high} to float"))
+    halves = [e.op(f"bitcast float {_computed(e, base, 'f32', flags, each)} to i32") for each in (lower, upper)]
+    low, high = (e.op(f"zext i32 {each} to i64") for each in halves)
+    e.write(operands[0], e.op(f"or i64 {low}, {e.op(f'shl i64 {high}, 32')}"), "f32x2")
 
 
 @translates("add", "sub", "mul", "fma", types=tuple(HALVES))
