@@ -7,7 +7,14 @@ namespace cudacpu {
 
 using CUgraphConditionalHandle = unsigned long long;
 
-// Until CUDA 12 it ended at `extra`.
+// Until CUDA 12.
+struct CUDA_KERNEL_NODE_PARAMS_v1 {
+  CUfunction func;
+  unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+  void** kernelParams;
+  void** extra;
+};
+
 struct CUDA_KERNEL_NODE_PARAMS {
   CUfunction func;
   unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;

@@ -123,6 +123,7 @@ CUresult capture_launch(CUstream handle, const GraphExec& exec) {
     std::shared_ptr<Stream> stream;
     CUresult result = find_stream(context, handle, &stream);
     if (result) return result;
+    if (exec.source) return CUDA_ERROR_NOT_SUPPORTED;  // its allocations can't be those of another graph too
     std::lock_guard<std::mutex> hold(graph_mutex());
     GraphNode* added;
     result = capture_node_locked(*stream, {CU_GRAPH_NODE_TYPE_GRAPH, nullptr, nullptr}, &added);
@@ -228,18 +229,35 @@ CUresult check_unsafe() {
   });
 }
 
+void end_captures(Context& context) {
+  std::vector<std::unique_ptr<Graph>> dropped;  // go when the lock is given back
+  std::lock_guard<std::mutex> hold(graph_mutex());
+  std::vector<Capture*> all = state().captures;
+  for (Capture* each : all) {
+    bool here =
+        std::any_of(each->tips.begin(), each->tips.end(), [&](auto& tip) { return &tip.first->context == &context; });
+    if (!here) continue;
+    auto capture = capture_of(*each->origin);
+    capture->valid = false;
+    end_capture(*capture);
+    if (capture->own) capture->own->retire();
+    dropped.push_back(std::move(capture->own));
+  }
+}
+
 void capture_destroyed(Stream& stream) {
   if (!is_capturing(stream)) return;
   std::unique_ptr<Graph> dropped;  // goes when the lock is given back
   std::lock_guard<std::mutex> hold(graph_mutex());
   auto capture = capture_of(stream);
   if (!capture) return;
-  capture->valid = false;
   if (capture->origin == &stream) {
+    capture->valid = false;
     end_capture(*capture);
     if (capture->own) capture->own->retire();
     dropped = std::move(capture->own);
   } else {
+    add_edges(capture->left, tip(*capture, stream).after);
     capture->tips.erase(&stream);
     state().streams.erase(&stream);
     stream.capturing.store(false, std::memory_order_relaxed);

@@ -28,6 +28,7 @@ struct Capture {
     std::vector<CUgraphEdgeData> data;
   };
   std::unordered_map<Stream*, Tip> tips;
+  std::vector<Edge> left;  // the tips of streams that were destroyed: what comes later has to have joined them
 };
 
 // The capture that a stream is part of; null where it is none. graph_mutex() is held.
@@ -67,7 +68,9 @@ CUresult check_waiting(const Stream& stream);
 CUresult check_waiting(const Context& context);
 // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED for calls that no graph would repeat, where captures forbid these.
 CUresult check_unsafe();
-// A stream is destroyed: its capture can't end well any more.
+// The context is destroyed: so are its captures.
+void end_captures(Context& context);
+// A stream is destroyed: a capture that began there is over, another goes on without it.
 void capture_destroyed(Stream& stream);
 
 }  // namespace cudacpu

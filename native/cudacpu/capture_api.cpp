@@ -46,11 +46,11 @@ CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into, const CU
 bool unjoined(Capture& capture) {
   auto before = ancestors(capture.tips[capture.origin].after);
   std::unordered_set<const GraphNode*> joined(before.begin(), before.end());
-  for (auto& [stream, tip] : capture.tips) {
-    for (const Edge& edge : tip.after)
-      if (!joined.count(edge.node)) return true;
-  }
-  return false;
+  auto open = [&](const std::vector<Edge>& tip) {
+    return std::any_of(tip.begin(), tip.end(), [&](const Edge& edge) { return !joined.count(edge.node); });
+  };
+  return open(capture.left) ||
+         std::any_of(capture.tips.begin(), capture.tips.end(), [&](auto& each) { return open(each.second.after); });
 }
 
 CUresult end(CUstream handle, CUgraph* out) {

@@ -1,6 +1,7 @@
 // Contexts: see context.hpp. What does not live here: the API's entries for them (context_api.cpp).
 #include "context.hpp"
 
+#include "capture.hpp"
 #include "handle.hpp"
 #include "log.hpp"
 #include "stream.hpp"
@@ -57,6 +58,7 @@ void Context::revive() {
 
 void Context::destroy() {
   error_.store(CUDA_ERROR_CONTEXT_IS_DESTROYED, std::memory_order_release);
+  end_captures(*this);
   end_streams(*this);  // what is queued is skipped now
   for (auto& hook : reset_hooks()) hook(*this);
   std::lock_guard<std::mutex> hold(lock_);

@@ -1,4 +1,5 @@
 // The API's entries for contexts, primary ones and peers. What does not live here: what a context is (context.cpp).
+#include "capture.hpp"
 #include "entry.hpp"
 #include "handle.hpp"
 #include "stream.hpp"
@@ -216,7 +217,10 @@ HCQ_API cuCtxSetFlags(unsigned flags) {
 }
 
 HCQ_API cuCtxSynchronize() {
-  return with_context([&](Context& context) { return synchronize(context); });
+  return with_context([&](Context& context) -> CUresult {
+    CUresult result = check_waiting(context);
+    return result ? result : synchronize(context);
+  });
 }
 
 HCQ_API cuCtxSynchronize_v2(CUcontext handle) {
@@ -224,6 +228,7 @@ HCQ_API cuCtxSynchronize_v2(CUcontext handle) {
     Context* context = nullptr;
     CUresult result = find_context(handle, &context);
     if (!result) result = context->error();
+    if (!result) result = check_waiting(*context);
     return result ? result : synchronize(*context);
   });
 }

@@ -154,6 +154,7 @@ CUresult copy_async(const CUDA_MEMCPY3D& params, CUstream handle, bool read_now)
 
 CUresult copy_now(const CUDA_MEMCPY3D& params, CUstream handle) {
   if (CUresult result = check(params)) return result;
+  if (CUresult result = check_unsafe()) return result;
   std::shared_ptr<Stream> stream;
   if (CUresult result = find_stream(*Context::current(), handle, &stream)) return result;
   CUresult result = submit(stream, std::make_shared<CopyNode>(params, nullptr));

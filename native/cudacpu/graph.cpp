@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "graph_memory.hpp"
+
 namespace cudacpu {
 
 namespace {
@@ -78,6 +80,8 @@ CUresult add_node(Graph& graph, NodeBody body, const std::vector<Edge>& dependen
   std::unordered_set<const GraphNode*> seen;
   for (const Edge& edge : dependencies)
     if (edge.node->graph != &graph || !seen.insert(edge.node).second) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = check_memory(graph, body.work.get());
+  if (result) return result;
   auto node = std::make_shared<GraphNode>();
   node->graph = &graph;
   node->serial = next_serial++;

@@ -2,6 +2,7 @@
 #include "graph_exec.hpp"
 
 #include "capture.hpp"
+#include "graph_memory.hpp"
 #include "stream.hpp"
 
 namespace cudacpu {
@@ -92,6 +93,8 @@ CUresult launch(CUgraphExec handle, CUstream stream) {
     exec = find_exec(handle);
     if (!exec) return CUDA_ERROR_INVALID_VALUE;
     if (is_capturing(*target)) return CUDA_SUCCESS;
+    if (exec->source) found = launch_memory(*exec->plan, exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+    if (found) return found;
     auto ended = std::make_shared<std::atomic<bool>>(false);
     node = std::make_shared<GraphLaunch>(*exec, ended);
     exec->previous = std::move(ended);

@@ -1,6 +1,8 @@
 // The API's entries that allocate and free. What does not live here: pools (pool.cpp), what a pointer is (pointer.cpp).
 #include "arena.hpp"
+#include "capture.hpp"
 #include "entry.hpp"
+#include "graph_memory.hpp"
 #include "memory.hpp"
 #include "stream.hpp"
 
@@ -16,6 +18,7 @@ Arena& host_arena() {
 
 CUresult allocate(Context& context, Memory memory, size_t bytes, unsigned flags, uint64_t* out) {
   if (!out || !bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult result = check_unsafe()) return result;
   Arena& arena = memory == Memory::host ? host_arena() : context.device.arena;
   uint64_t base = arena.allocate(bytes);
   if (!base) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -33,6 +36,7 @@ template <class F>
 CUresult free_range(uint64_t base, F&& fits) {
   RangePtr range = find_range(base);
   if (!range || range->base != base || !fits(*range)) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult result = check_unsafe()) return result;
   if (CUresult result = synchronize(*range->context)) return result;
   range = remove_range(base);
   if (!range) return CUDA_ERROR_INVALID_VALUE;  // another thread was faster
@@ -96,8 +100,11 @@ HCQ_API cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned flags) {
 }
 
 HCQ_API cuMemFree_v2(CUdeviceptr at) {
-  return with_context([&](Context&) {
+  return with_context([&](Context&) -> CUresult {
     if (!at) return CUDA_SUCCESS;
+    bool done;
+    CUresult result = free_graph_memory(at, &done);
+    if (done) return result;
     return free_range(at, [](const Range& range) {
       return range.memory == Memory::device || range.memory == Memory::managed || range.memory == Memory::pooled;
     });
@@ -125,9 +132,10 @@ HCQ_API cuMemFreeHost(void* at) {
 }
 
 HCQ_API cuMemHostRegister_v2(void* at, size_t bytes, unsigned flags) {
-  return with_context([&](Context& context) {
+  return with_context([&](Context& context) -> CUresult {
     constexpr unsigned known = 15;  // portable, device map, I/O memory, read-only
     if (!at || !bytes || (flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
+    if (CUresult result = check_unsafe()) return result;
     auto range = std::make_shared<Range>(reinterpret_cast<uint64_t>(at), bytes, Memory::registered, &context, nullptr);
     range->flags = flags;
     return add_range(range) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
