@@ -27,7 +27,7 @@ class Case:
 
 
 def width(type: str) -> int:
-    return {"u16x2": 32, "s16x2": 32}.get(type) or int(type[1:])
+    return int(type[1:])
 
 
 WIDTH = {f"{k}{n}": n for k in "bus" for n in (16, 32, 64)}

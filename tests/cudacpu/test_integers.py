@@ -1,4 +1,4 @@
-"""Integer and bit instructions of PTX give what the model gives, at every edge and at random."""
+"""Integer, bit and video instructions of PTX give what the model gives, at every edge and at random."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from integer_model import CASES, Case, width
+from integer_model import CASES as INTEGERS
+from integer_model import Case, width
 from opcodes import ROOM, Opcodes
+from video_model import CASES as VIDEO
+
+CASES = [*INTEGERS, *VIDEO]
 
 
 @pytest.fixture(scope="module")

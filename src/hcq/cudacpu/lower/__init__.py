@@ -24,6 +24,7 @@ from hcq.cudacpu.lower import (
     moves,
     spaces,
     stack,
+    video,
     warps,
     wmma,
 )
@@ -49,6 +50,7 @@ OPERATIONS = (
     moves,
     spaces,
     stack,
+    video,
     warps,
     wmma,
 )
