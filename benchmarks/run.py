@@ -24,7 +24,8 @@ from benchmarks.worker import Answer, Worker
 ANSWER_LIMIT = 60.0
 PLAIN = ("%", "x", "plain")  # units of rows that measure no time: nothing to put in ratio
 LEFT_OUT = "left out by --peers"
-SETTLE = 0.004  # between two entries: threads of the last one that still spin fall asleep
+SETTLE = 0.004  # seconds between two entries, and between two looks at whether threads of the last one still spin
+SETTLED = 1.0  # seconds after which nobody looks any more
 
 Result = dict[str, Any]
 
@@ -71,7 +72,7 @@ class Run:
                 tell(f"round {k + 1} of {rounds}")
                 for column in columns[k % len(columns) :] + columns[: k % len(columns)]:
                     if not column.reason and not (column.entry.once and column.values):
-                        time.sleep(SETTLE)
+                        self._settle()
                         column.take(k, self._ask(column, column.count))
             share = self.others.share(self._ours())
             if spinner is not None:  # the busy process is ours too
@@ -86,6 +87,14 @@ class Run:
             "others": round(share, 3),
             "seconds": round(time.monotonic() - began, 2),
         }
+
+    def _settle(self) -> None:
+        """Until the threads of what was measured before have fallen asleep. Those of NumPy's BLAS look for more work
+        for 0.1 s after a product, and what comes next would have a core less."""
+        until = time.monotonic() + SETTLED
+        time.sleep(SETTLE)
+        while any(worker.runs() for worker in self.workers.values()) and time.monotonic() < until:
+            time.sleep(SETTLE)
 
     def _ask(self, column: Column, n: int) -> Answer:
         return self.workers[column.entry.peer].ask(column.entry.bench, n, column.entry.parameters, ANSWER_LIMIT)

@@ -64,6 +64,18 @@ class Worker:
             return self.cpu_before
         return self.cpu_before + sum(int(t) for t in fields[11:15]) / TICKS
 
+    def runs(self) -> bool:
+        """Whether a thread of this worker runs, or would if it had a core."""
+        if self.process is None:
+            return False
+        for stat in Path(f"/proc/{self.process.pid}/task").glob("*/stat"):
+            try:
+                if stat.read_text().rsplit(")", 1)[1].split()[0] == "R":
+                    return True
+            except OSError:  # it is gone
+                continue
+        return False
+
     def stop(self) -> None:
         """Ends the process and all that it started (it leads a process group of its own)."""
         if self.process is None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from benchmarks import report
 from benchmarks.peers import PEERS, WORKERS
 from benchmarks.rows import ROWS
 from benchmarks.run import Run
+from benchmarks.worker import Worker
 
 
 def benches(script: Path) -> dict[str, set[str]]:
@@ -65,6 +69,33 @@ def test_a_row_is_measured_and_a_missing_peer_says_why(tmp_path: Path) -> None:
     assert "Missing: PoCL: left out" in text and "signal: query" in text
     report.write_json(document, tmp_path / "kept.json")
     assert json.loads((tmp_path / "kept.json").read_text())["rows"][0]["id"] == "signal.query"
+
+
+def test_a_worker_whose_threads_still_spin_is_waited_for() -> None:
+    """As those of NumPy's BLAS do for a while, on the core that what is measured next should have."""
+    worker = Worker.__new__(Worker)
+    spin = (
+        "import threading\ninput()\nthreading.Thread(target=exec, args=('while 1: 0',), daemon=True).start()\ninput()"
+    )
+    worker.process = subprocess.Popen([sys.executable, "-c", spin], stdin=subprocess.PIPE)
+
+    def comes(wanted: bool) -> bool:
+        until = time.monotonic() + 30
+        while worker.runs() != wanted and time.monotonic() < until:
+            time.sleep(0.01)
+        return worker.runs() == wanted
+
+    try:
+        assert comes(False), "it waits for a line"
+        assert worker.process.stdin is not None
+        worker.process.stdin.write(b"\n")
+        worker.process.stdin.flush()
+        assert comes(True)
+    finally:
+        worker.process.kill()
+        worker.process.communicate()
+    worker.process = None
+    assert not worker.runs()
 
 
 def test_the_figures_go_between_the_marks_only(tmp_path: Path) -> None:
