@@ -132,8 +132,10 @@ def optimised(text: str, level: int = 3):
 class Loaded:
     """A PTX module, compiled."""
 
-    def __init__(self, text: str, level: int = 1, options: lower.Options | None = None) -> None:
-        self.translated = lower.translate(ptx.parse(text), options or lower.Options())
+    def __init__(self, text: str | ptx.Module, level: int = 1, options: lower.Options | None = None) -> None:
+        self.translated = lower.translate(
+            ptx.parse(text) if isinstance(text, str) else text, options or lower.Options()
+        )
         self.module = optimised(self.translated.llvm_ir, level)
         self.engine = llvm().create_mcjit_compiler(self.module, machine())
         self.engine.finalize_object()

@@ -46,11 +46,9 @@ class PtxCompiler(Compiler):
 
         llvm_host.load_ahead()
         text = src if isinstance(src, str) else src.decode("utf-8", "surrogateescape")
-        modules = [ptx.parse(part) for part in text.split(_SEPARATOR)]
-        if len(modules) > 1:
-            raise ptx.Unsupported("several modules of PTX linked to one")
-        translated = lower.translate(modules[0], lower.Options(capability=self.capability, check=self.check))
-        return pack(_image(modules[0], translated, _object(translated.llvm_ir)))
+        module = ptx.link([ptx.parse(part) for part in text.split(_SEPARATOR)])
+        translated = lower.translate(module, lower.Options(capability=self.capability, check=self.check))
+        return pack(_image(module, translated, _object(translated.llvm_ir)))
 
     def identity(self) -> str | None:
         """llvmlite's version, which is that of the LLVM in it."""
