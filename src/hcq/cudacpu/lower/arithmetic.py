@@ -171,14 +171,12 @@ def canonical(code: Code, value: str) -> str:
 
 
 def finished(code: Code, kind: str, flags: frozenset[str], value: str) -> str:
-    """An f32 or f64 result with what .ftz and .sat do to it, and the canonical NaN."""
+    """An f32 or f64 result with what .ftz and .sat do to it."""
     if kind == "f64":
         return value
     if "ftz" in flags:
         value = flushed(code, kind, value)
-    if "sat" in flags:
-        return saturated(code, kind, value)
-    return canonical(code, value)
+    return saturated(code, kind, value) if "sat" in flags else value
 
 
 def _rectified(code: Code, value: str) -> str:

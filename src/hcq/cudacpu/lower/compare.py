@@ -46,7 +46,7 @@ def _parts(e: Emitter, instruction: Instruction, kind: str, value: str) -> list[
 def _compared(e: Emitter, instruction: Instruction, kind: str) -> list[str]:
     """The comparison of operands 1 and 2 (i1), for each part."""
     condition = _condition(e, instruction)
-    first, second = (_parts(e, instruction, kind, e.read(each, kind)) for each in instruction.operands[1:3])
+    first, second = (_parts(e, instruction, kind, e.read_number(each, kind)) for each in instruction.operands[1:3])
     ir = "double" if kind == "f64" else "float"
     return [e.op(f"fcmp {condition} {ir} {a}, {b}") for a, b in zip(first, second, strict=True)]
 
@@ -120,7 +120,7 @@ def sign(e: Emitter, instruction: Instruction) -> None:
     base, kind = instruction.opcode, instruction.modifiers[-1]
     flags = modifiers(e, instruction, "ftz")
     destination, a = e.operands(instruction, 2)
-    value = e.read(a, kind)
+    value = e.read_number(a, kind) if e.unsettled(destination) else e.read(a, kind)
     if kind in WIDE:
         value = flushed(e, kind, value, bool(flags))
         result = e.op(f"fneg {IR[kind]} {value}") if base == "neg" else intrinsic(e, "fabs", kind, value)
@@ -141,17 +141,18 @@ def extremes(e: Emitter, instruction: Instruction) -> None:
     own = () if kind == "f64" else ("NaN", "xorsign", "abs")
     flags = modifiers(e, instruction, *own, *(("ftz",) if kind in ("f32", "f16", "f16x2") else ()))
     operands = e.operands(instruction, 3, *((4,) if kind == "f32" else ()))
-    columns = [_parts(e, instruction, kind, e.read(each, kind)) for each in operands[1:]]
+    columns = [_parts(e, instruction, kind, e.read_number(each, kind)) for each in operands[1:]]
     results = [_extreme(e, instruction.opcode, kind, flags, list(row)) for row in zip(*columns, strict=True)]
     if kind in WIDE:
-        e.write(operands[0], results[0], kind)
+        settled = kind == "f64" or e.unsettled(operands[0])
+        e.write(operands[0], results[0] if settled else canonical(e, results[0]), kind)
         return
     shrunk = [shrink(e, HALVES[kind], each) for each in results]
     e.write(operands[0], join(e, *shrunk) if len(shrunk) == 2 else shrunk[0], kind)
 
 
 def _extreme(e: Emitter, base: str, kind: str, flags: frozenset[str], values: list[str]) -> str:
-    """The least or largest of floats or doubles; canonical NaN for floats."""
+    """The least or largest of floats or doubles."""
     wide = "f64" if kind == "f64" else "f32"
     ir = IR[wide]
     signs = values
@@ -161,10 +162,8 @@ def _extreme(e: Emitter, base: str, kind: str, flags: frozenset[str], values: li
     result = values[0]
     for each in values[1:]:
         result = intrinsic(e, name, wide, result, each)
-    if wide == "f64":
-        return result
     if "xorsign" in flags:
         bits = [e.op(f"bitcast {ir} {each} to i32") for each in signs]
         sign = e.op(f"bitcast i32 {e.op(f'xor i32 {bits[0]}, {bits[1]}')} to {ir}")
         result = intrinsic(e, "copysign", wide, result, sign)
-    return canonical(e, result)
+    return result

@@ -44,7 +44,7 @@ def cvt(e: Emitter, instruction: Instruction) -> None:
         e.write(destination, join(e, *(_of_eight(e, each, EIGHTS[source], flags) for each in eights)), to)
     elif to in (*INTEGERS, *FLOATS, "tf32") and source in (*INTEGERS, *FLOATS):
         destination, a = e.operands(instruction, 2)
-        value = e.read(a, source)
+        value = e.read_number(a, source)
         if source not in FLOATS:
             result = of_integer(e, value, source, to, flags)
         elif to in INTEGERS:

@@ -15,6 +15,7 @@ import numpy as np
 
 from hcq.cudacpu.abi import Op, Thread
 from hcq.cudacpu.lower import checks, registry
+from hcq.cudacpu.lower.arithmetic import canonical
 from hcq.cudacpu.lower.types import bits_of, llvm, signed, width
 from hcq.cudacpu.ptx.errors import PtxError, Unsupported
 from hcq.cudacpu.ptx.nodes import (
@@ -190,9 +191,7 @@ class Emitter:
     def read(self, operand: Operand, type: str) -> str:
         """The operand as a value of `llvm(type)`."""
         if isinstance(operand, Register):
-            slot, stored = self.here().register(operand)
-            value = self.op(f"load {stored}, ptr {slot}")
-            return self.convert(value, stored, llvm(type), signed(type))
+            return self.convert(self.whole(operand), self.stored(operand), llvm(type), signed(type))
         if isinstance(operand, Immediate):
             return constant(operand, type)
         if isinstance(operand, Special):
@@ -203,6 +202,23 @@ class Emitter:
         if isinstance(operand, Symbol):
             return self.convert(self.here().symbol_value(self, operand), "i64", llvm(type), False)
         return self.wrong(f"expected a register or a constant, found {_kind(operand)}")
+
+    def whole(self, register: Register) -> str:
+        """A register's value, of the type that it is stored as."""
+        slot, stored = self.here().register(register)
+        value = self.op(f"load {stored}, ptr {slot}")
+        return canonical(self, value) if self.unsettled(register) else value
+
+    def read_number(self, operand: Operand, type: str) -> str:
+        """As `read`, for what doesn't see a NaN's bits: it need not be the one that `read` would give."""
+        if type == "f32" and isinstance(operand, Register) and self.unsettled(operand):
+            slot, stored = self.here().register(operand)
+            return self.op(f"load {stored}, ptr {slot}")
+        return self.read(operand, type)
+
+    def unsettled(self, operand: Operand) -> bool:
+        """Whether it is a register of f32 whose NaNs get their bits when it is read (nans.py)."""
+        return isinstance(operand, Register) and operand.name in self.here().unsettled
 
     def write(self, operand: Operand, value: str, type: str) -> None:
         """Set the operand from a value of `llvm(type)`; a wider register gets it extended as the type says."""

@@ -11,7 +11,7 @@ from hcq.cudacpu.lower.convert import MODES
 from hcq.cudacpu.lower.emitter import Emitter
 from hcq.cudacpu.lower.helpers import intrinsic
 from hcq.cudacpu.lower.registry import translates
-from hcq.cudacpu.ptx.nodes import Instruction
+from hcq.cudacpu.ptx.nodes import Instruction, Operand
 
 WIDE = ("f32", "f64")
 HALVES = {"f16": "f16", "bf16": "bf16", "f16x2": "f16", "bf16x2": "bf16"}
@@ -48,7 +48,8 @@ def sums_and_products(e: Emitter, instruction: Instruction) -> None:
     base, kind = instruction.opcode, instruction.modifiers[-1]
     flags = modifiers(e, instruction, *MODES, *(("ftz", "sat") if kind == "f32" else ()))
     operands = e.operands(instruction, 4 if base in ("fma", "mad") else 3)
-    e.write(operands[0], _computed(e, base, kind, flags, [e.read(each, kind) for each in operands[1:]]), kind)
+    values = [e.read_number(each, kind) for each in operands[1:]]
+    e.write(operands[0], _settled(e, operands[0], kind, _computed(e, base, kind, flags, values)), kind)
 
 
 def _computed(e: Emitter, base: str, kind: str, flags: frozenset[str], values: list[str]) -> str:
@@ -64,6 +65,11 @@ def _computed(e: Emitter, base: str, kind: str, flags: frozenset[str], values: l
     return arithmetic.finished(e, kind, flags, result)
 
 
+def _settled(e: Emitter, destination: Operand, kind: str, value: str) -> str:
+    """A result with the canonical NaN, unless the destination's get theirs when they are read."""
+    return arithmetic.canonical(e, value) if kind == "f32" and not e.unsettled(destination) else value
+
+
 @translates("add", "sub", "mul", "fma", types=("f32x2",))
 def pairs(e: Emitter, instruction: Instruction) -> None:
     base = instruction.opcode
@@ -75,7 +81,8 @@ def pairs(e: Emitter, instruction: Instruction) -> None:
         lower.append(e.op(f"bitcast i32 {e.op(f'trunc i64 {value} to i32')} to float"))
         high = e.op(f"trunc i64 {e.op(f'lshr i64 {value}, 32')} to i32")
         upper.append(e.op(f"bitcast i32 {high} to float"))
-    halves = [e.op(f"bitcast float {_computed(e, base, 'f32', flags, each)} to i32") for each in (lower, upper)]
+    found = [arithmetic.canonical(e, _computed(e, base, "f32", flags, each)) for each in (lower, upper)]
+    halves = [e.op(f"bitcast float {each} to i32") for each in found]
     low, high = (e.op(f"zext i32 {each} to i64") for each in halves)
     e.write(operands[0], e.op(f"or i64 {low}, {e.op(f'shl i64 {high}, 32')}"), "f32x2")
 
@@ -106,7 +113,7 @@ def quotients_and_roots(e: Emitter, instruction: Instruction) -> None:
     modes = () if base == "rsqrt" else MODES
     flags = modifiers(e, instruction, "approx", *(("full",) if base == "div" else ()), *modes, *ftz)
     operands = e.operands(instruction, 3 if base == "div" else 2)
-    values = [e.read(each, kind) for each in operands[1:]]
+    values = [e.read_number(each, kind) for each in operands[1:]]
     if kind == "f64" and "ftz" in flags:
         e.write(operands[0], approximate.gross(e, base, values[0]), kind)
         return
@@ -123,7 +130,7 @@ def quotients_and_roots(e: Emitter, instruction: Instruction) -> None:
         result = arithmetic.root(e, kind, mode, values[0])
         if base == "rsqrt":
             result = arithmetic.divide(e, kind, mode, "1.0", result)
-    e.write(operands[0], arithmetic.finished(e, kind, flags - {"sat"}, result), kind)
+    e.write(operands[0], _settled(e, operands[0], kind, arithmetic.finished(e, kind, flags, result)), kind)
 
 
 def _without_far_divisors(e: Emitter, a: str, b: str, quotient: str) -> str:
@@ -143,7 +150,7 @@ def approximations(e: Emitter, instruction: Instruction) -> None:
     base, kind = instruction.opcode, instruction.modifiers[-1]
     flags = modifiers(e, instruction, "approx", *(() if base == "tanh" else ("ftz",)))
     operands = e.operands(instruction, 2)
-    value = e.read(operands[1], kind)
+    value = e.read_number(operands[1], kind)
 
     def compute(half: str) -> str:
         # ex2.approx.ftz.bf16 has its .ftz in its name; f16 has subnormal numbers (9.7.4, ex2)

@@ -43,6 +43,7 @@ class Frame:
         self._inferred = inferred
         self._prefix = prefix
         self._registers: dict[str, tuple[str, str]] = {}
+        self.unsettled = e.unit.unsettled(function)  # registers whose NaNs get their bits when they are read
 
     def register(self, register: Register) -> tuple[str, str]:
         """Slot and LLVM type of a register."""

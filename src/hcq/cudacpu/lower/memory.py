@@ -87,8 +87,7 @@ def _value(e: Emitter, part: Operand, type: str) -> tuple[str, str]:
     if isinstance(part, Register):
         memory = _memory_type(e, part, type)
         if memory != llvm(type):
-            slot, _ = e.here().register(part)
-            return memory, e.op(f"load {memory}, ptr {slot}")
+            return memory, e.whole(part)
     if isinstance(part, Sink):
         part = Immediate(0)
     return llvm(type), e.read(part, type)

@@ -8,6 +8,7 @@ from hcq.cudacpu.lower import layout
 from hcq.cudacpu.lower.analysis import Facts, facts_of, register_types
 from hcq.cudacpu.lower.emitter import quoted
 from hcq.cudacpu.lower.frames import Place
+from hcq.cudacpu.lower.nans import unsettled
 from hcq.cudacpu.ptx.errors import PtxError
 from hcq.cudacpu.ptx.nodes import Function, Module
 
@@ -88,6 +89,7 @@ class Unit:
         self.facts: dict[str, Facts] = facts_of(module)
         self.functions: dict[str, Function] = {f.name: f for f in module.functions}
         self._types: dict[str, dict[str, str]] = {}
+        self._unsettled: dict[str, frozenset[str]] = {}
         self._declarations: dict[str, None] = {}
         self._helpers: dict[str, str] = {}
         self._metadata: list[str] = ["!0 = !{}"]
@@ -133,6 +135,12 @@ class Unit:
         if function.name not in self._types:
             self._types[function.name] = register_types(function)
         return self._types[function.name]
+
+    def unsettled(self, function: Function) -> frozenset[str]:
+        """Registers of f32 whose NaNs get their bits when they are read."""
+        if function.name not in self._unsettled:
+            self._unsettled[function.name] = unsettled(function, self.types(function))
+        return self._unsettled[function.name]
 
     def place(self, name: str) -> Place | None:
         """A variable of the module in space global or const."""

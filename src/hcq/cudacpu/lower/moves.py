@@ -31,8 +31,7 @@ def mov(e: Emitter, i: Instruction) -> None:
     else:
         stored = e.stored(d)
         if isinstance(a, Register) and stored == e.stored(a):
-            slot, _ = e.here().register(a)
-            value = e.op(f"load {stored}, ptr {slot}")
+            value = e.read_number(a, "f32") if e.unsettled(d) else e.whole(a)
             e.do(f"store {stored} {value}, ptr {e.here().register(d)[0]}")  # type: ignore[arg-type]
             return
         if isinstance(a, Symbol) and width(type) < 32:
