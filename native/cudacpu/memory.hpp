@@ -9,13 +9,15 @@
 
 namespace cudacpu {
 
+class Pool;
+
 enum class Memory {
   device,      // cuMemAlloc
   managed,     // cuMemAllocManaged
   host,        // cuMemHostAlloc
   registered,  // cuMemHostRegister
   global,      // a variable of a module
-  pooled,      // cuMemAllocAsync
+  pooled,      // cuMemAllocAsync; pools of managed and of host memory have these kinds
   mapped,      // cuMemMap
 };
 
@@ -28,7 +30,8 @@ struct Range {
   Device* device;                   // null: the host's
   unsigned flags = 0;               // as given at its making
   unsigned handle_types = 0;        // CUmemAllocationHandleType bits that it can be exported as
-  CUmemoryPool pool = nullptr;      // of pooled memory
+  std::shared_ptr<Pool> pool;       // that it is of; null for most
+  size_t capacity = 0;              // of its block in the pool
   uint64_t id = 0;                  // never used twice
   std::atomic<int> sync_memops{0};  // only told, never acted on
   std::function<void()> release;    // gives the memory back; run when the range is dropped

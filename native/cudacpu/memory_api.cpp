@@ -4,6 +4,7 @@
 #include "entry.hpp"
 #include "graph_memory.hpp"
 #include "memory.hpp"
+#include "pool.hpp"
 #include "stream.hpp"
 
 namespace cudacpu {
@@ -21,6 +22,10 @@ CUresult allocate(Context& context, Memory memory, size_t bytes, unsigned flags,
   if (CUresult result = check_unsafe()) return result;
   Arena& arena = memory == Memory::host ? host_arena() : context.device.arena;
   uint64_t base = arena.allocate(bytes);
+  if (!base) {
+    empty_pools();
+    base = arena.allocate(bytes);
+  }
   if (!base) return CUDA_ERROR_OUT_OF_MEMORY;
   auto range =
       std::make_shared<Range>(base, bytes, memory, &context, memory == Memory::host ? nullptr : &context.device);
@@ -48,7 +53,7 @@ CUresult free_range(uint64_t base, F&& fits) {
 const bool hooked = [] {
   reset_hooks().push_back([](Context& context) {
     for (const RangePtr& range : ranges_of(context)) {
-      if (range->memory == Memory::pooled || range->memory == Memory::global) continue;  // their owners' to free
+      if (range->pool || range->memory == Memory::global) continue;  // their owners' to free
       RangePtr removed = remove_range(range->base);
       if (removed && removed->release) removed->release();
     }
@@ -106,7 +111,7 @@ HCQ_API cuMemFree_v2(CUdeviceptr at) {
     CUresult result = free_graph_memory(at, &done);
     if (done) return result;
     return free_range(at, [](const Range& range) {
-      return range.memory == Memory::device || range.memory == Memory::managed || range.memory == Memory::pooled;
+      return range.memory == Memory::device || range.memory == Memory::managed || range.pool;
     });
   });
 }
@@ -127,7 +132,8 @@ HCQ_API cuMemAllocHost_v2(void** out, size_t bytes) { return cuMemHostAlloc(out,
 HCQ_API cuMemFreeHost(void* at) {
   return with_context([&](Context&) {
     if (!at) return CUDA_SUCCESS;
-    return free_range(reinterpret_cast<uint64_t>(at), [](const Range& range) { return range.memory == Memory::host; });
+    return free_range(reinterpret_cast<uint64_t>(at),
+                      [](const Range& range) { return range.memory == Memory::host && !range.pool; });
   });
 }
 

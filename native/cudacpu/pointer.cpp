@@ -3,6 +3,7 @@
 
 #include "entry.hpp"
 #include "memory.hpp"
+#include "pool.hpp"
 
 namespace cudacpu {
 namespace {
@@ -89,7 +90,7 @@ CUresult attribute(const Range& range, uint64_t address, CUpointer_attribute whi
       return give<unsigned>(out, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       if (!range.pool) return CUDA_ERROR_INVALID_VALUE;
-      return give(out, range.pool);
+      return give(out, range.pool->handle);
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }

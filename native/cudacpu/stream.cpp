@@ -10,6 +10,7 @@
 
 #include "capture.hpp"
 #include "handle.hpp"
+#include "pool.hpp"
 
 namespace cudacpu {
 
@@ -262,30 +263,38 @@ CUresult enqueue(const StreamPtr& stream, NodePtr node, uint64_t* position) {
   return CUDA_SUCCESS;
 }
 
-CUresult synchronize(const StreamPtr& stream) {
+namespace {
+
+using Goals = std::vector<std::pair<StreamPtr, uint64_t>>;
+
+// Waits for what `goals(scheduler)` says, and gives back what pools needn't keep then.
+template <class F>
+CUresult wait_for_goals(Context& context, F&& goals) {
   if (in_host_function) return CUDA_ERROR_NOT_PERMITTED;
   Scheduler& all = scheduler();
   Lock hold(all.lock);
-  if (stream->completed < stream->submitted) wait_for(all, hold, {{stream, stream->submitted}});
-  return stream->context.error();
+  wait_for(all, hold, goals());
+  hold.unlock();
+  trim_pools();
+  return context.error();
+}
+
+}  // namespace
+
+CUresult synchronize(const StreamPtr& stream) {
+  return wait_for_goals(stream->context, [&] { return Goals{{stream, stream->submitted}}; });
 }
 
 CUresult synchronize_to(const StreamPtr& stream, uint64_t position) {
-  if (in_host_function) return CUDA_ERROR_NOT_PERMITTED;
-  Scheduler& all = scheduler();
-  Lock hold(all.lock);
-  wait_for(all, hold, {{stream, position}});
-  return stream->context.error();
+  return wait_for_goals(stream->context, [&] { return Goals{{stream, position}}; });
 }
 
 CUresult synchronize(Context& context) {
-  if (in_host_function) return CUDA_ERROR_NOT_PERMITTED;
-  Scheduler& all = scheduler();
-  Lock hold(all.lock);
-  std::vector<std::pair<StreamPtr, uint64_t>> goals;
-  for (const StreamPtr& stream : context.streams) goals.emplace_back(stream, stream->submitted);
-  wait_for(all, hold, goals);
-  return context.error();
+  return wait_for_goals(context, [&] {
+    Goals goals;
+    for (const StreamPtr& stream : context.streams) goals.emplace_back(stream, stream->submitted);
+    return goals;
+  });
 }
 
 bool idle(const StreamPtr& stream) {

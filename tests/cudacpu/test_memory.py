@@ -1,0 +1,17 @@
+"""Memory of the driver on the CPU: blocks, copies, fills, pools, pointers, addresses."""
+
+import pytest
+from inside import Checks
+
+MEMORY = Checks("memory_checks.py", HCQ_CUDACPU_MEMORY="256M")
+POOLS = Checks("pool_checks.py", HCQ_CUDACPU_MEMORY="64M")
+
+
+@pytest.mark.parametrize("name", MEMORY.names)
+def test_memory(name):
+    MEMORY.passed(name)
+
+
+@pytest.mark.parametrize("name", POOLS.names)
+def test_pools(name):
+    POOLS.passed(name)
