@@ -104,7 +104,8 @@ dev.synchronize()
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode == -signal.SIGSEGV
-    line = r"hcq: segmentation fault( at address 0x[0-9a-f]+)? in a copy on CLANG; command #\d+ of CLANG copy queue\n"
+    line = r"hcq: segmentation fault( at address 0x[0-9a-f]+)? in a copy on CLANG; command #\d+ of CLANG copy queue"
+    line += r"(, <string>:\d+)?\n"  # under the checks
     assert re.fullmatch(line, done.stderr)
 
 
@@ -138,6 +139,7 @@ def test_a_crash_in_a_graph_names_the_line_that_recorded_it():
     assert re.search(r"in kernel 'nowhere' on CLANG; command #\d+ of CLANG compute queue, <string>:9\n", done.stderr)
 
 
+@pytest.mark.unchecked("somebody looks then")
 def test_a_crash_of_a_launch_that_nobody_looks_at_names_queue_and_command():
     script = LAUNCHES.format(block="__import__('contextlib').nullcontext()", end="dev.synchronize()")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)

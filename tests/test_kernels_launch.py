@@ -460,6 +460,7 @@ def test_checks_and_profiles_know_what_kernels_do(device):
         if device != "PYTHON":  # which finds it when it runs, and is lost
             with pytest.raises(hcq.errors.UnwrittenReadError, match="saxpy"):
                 saxpy[3, 4](2.0, hcq.empty(10, hcq.f32, device), y, 10, wait=True)
+    hcq.Device[device].synchronize()  # the launch that was told of had been queued
     with hcq.profile() as profile:
         for _ in range(3):
             saxpy[3, 4](2.0, x, y, 10)

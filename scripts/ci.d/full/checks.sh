@@ -15,5 +15,5 @@ run tests/allocator tests/test_{accesses,buffer,buffer_lifetimes,c_kernels,copy,
   tests/test_{graph,graph_hostile,host_memory,hostile,interop,llvm_grid,llvm_grid_memory,llvm_grid_random,llvm_grid_vectors,loader,memory_in_flight,native_stress,npy,processes}.py \
   tests/test_{queues_python,registry,saved_graph,staging,timeline,watch}.py \
   tests/disk tests/profile tests/test_{examples,demo,kernels_launch,python_device}.py
-bash scripts/ci.d/full/clients.sh -q -k "not search_for" || status=1
+bash scripts/ci.d/full/clients.sh -q -k "not search_for and not search_compiles" || status=1
 exit $status
