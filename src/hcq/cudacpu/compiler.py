@@ -7,7 +7,9 @@ becomes of an object (loading).
 from __future__ import annotations
 
 import functools
+import logging
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hcq.cudacpu.image import Global, Image, Kernel, pack
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hcq.cudacpu.lower import Translated
+
+logger = logging.getLogger("hcq")
 
 _REVISION = "1"  # raised when the object made from the same LLVM IR changes
 _REGISTERS = 32  # what hardware would use isn't known here; with this many any block fits
@@ -47,8 +51,19 @@ class PtxCompiler(Compiler):
         llvm_host.load_ahead()
         text = src if isinstance(src, str) else src.decode("utf-8", "surrogateescape")
         module = ptx.link([ptx.parse(part) for part in text.split(_SEPARATOR)])
-        translated = lower.translate(module, lower.Options(capability=self.capability, check=self.check))
-        return pack(_image(module, translated, _object(translated.llvm_ir)))
+        options = lower.Options(capability=self.capability, check=self.check, regions=not self.check)
+        translated = lower.translate(module, options)
+        objects = [_object(translated.llvm_ir)]
+        scratch: dict[str, tuple[int, int]] = {}  # bytes for a block, and for each thread
+        if translated.regions:
+            try:
+                regions, scratch = _regions(translated.regions)
+                objects.append(regions)
+            except CompileError as error:  # every kernel can be a coroutine
+                logger.info("hcq.cudacpu: not in regions: %s", error.message)
+                translated = lower.translate(module, replace(options, regions=False))
+                objects = [_object(translated.llvm_ir)]
+        return pack(_image(module, translated, objects, scratch))
 
     def identity(self) -> str | None:
         """llvmlite's version, which is that of the LLVM in it."""
@@ -81,17 +96,26 @@ def _object(llvm_ir: str) -> bytes:
             raise CompileError("LLVM refuses the module that was made of the PTX", str(error), llvm_ir) from None
 
 
-def _image(module: Module, translated: Translated, code: bytes) -> Image:
+def _regions(llvm_ir: str) -> tuple[bytes, dict[str, tuple[int, int]]]:
+    """The object of kernels that are to become regions, and the scratch memory of each."""
+    from hcq.drivers.cpu import llvm_host
+    from hcq.drivers.cpu.llvm_module import Lowering
+
+    with llvm_host.LOCK, llvm_host.Session(llvm_ir) as session:
+        lowering = Lowering(session)
+        module = lowering.run()
+        scratch = {each.name: (each.scratch_group, each.scratch_item) for each in lowering.functions}
+        return llvm_host.emit(module), scratch
+
+
+def _image(module: Module, translated: Translated, objects: list[bytes], scratch: dict[str, tuple[int, int]]) -> Image:
     kernels = []
     for k in translated.kernels:
         params = tuple((offset, size) for offset, size, _ in k.params)
-        required = k.required or (0, 0, 0)
-        registers = k.registers or _REGISTERS
-        kernels.append(
-            Kernel(k.name, k.symbol, k.kind, params, k.shared, k.local, registers, k.max_threads, required, 0, 0)
-        )
+        rest = k.shared, k.local, k.registers or _REGISTERS, k.max_threads, k.required or (0, 0, 0)
+        kernels.append(Kernel(k.name, k.symbol, k.kind, params, *rest, *scratch.get(k.symbol, (0, 0))))
     variables = tuple(Global(g.name, g.symbol, g.size, g.space == "const") for g in translated.globals)
-    return Image(tuple(kernels), variables, *_lines(module), code)
+    return Image(tuple(kernels), variables, *_lines(module), tuple(objects))
 
 
 def _lines(module: Module) -> tuple[tuple[str, ...], tuple[tuple[int, int, int], ...]]:

@@ -11,7 +11,7 @@ import struct
 from hcq.errors import InvalidProgram
 from hcq.runtime.tuples import NamedTuple
 
-_MAGIC = b"HCQCUDA3"
+_MAGIC = b"HCQCUDA4"
 
 
 class Kernel(NamedTuple):
@@ -46,13 +46,14 @@ class Image(NamedTuple):
     globals: tuple[Global, ...]
     files: tuple[str, ...]
     lines: tuple[tuple[int, int, int], ...]
-    object: bytes
+    objects: tuple[bytes, ...]  # ELF, to be linked with each other
 
 
 def pack(image: Image) -> bytes:
     """The bytes that `unpack` takes."""
-    head = json.dumps(image[:4], separators=(",", ":")).encode()
-    return _MAGIC + struct.pack("<I", len(head)) + head + image.object
+    sizes = [len(each) for each in image.objects]
+    head = json.dumps([*image[:4], sizes], separators=(",", ":")).encode()
+    return _MAGIC + struct.pack("<I", len(head)) + head + b"".join(image.objects)
 
 
 def unpack(library: bytes) -> Image:
@@ -60,13 +61,18 @@ def unpack(library: bytes) -> Image:
     if library[:8] != _MAGIC:
         raise InvalidProgram("not an image of hcq.cudacpu")
     (size,) = struct.unpack_from("<I", library, 8)
-    kernels, variables, files, lines = json.loads(library[12 : 12 + size])
+    at = 12 + size
+    kernels, variables, files, lines, sizes = json.loads(library[12:at])
+    objects = []
+    for each in sizes:
+        objects.append(library[at : at + each])
+        at += each
     return Image(
         tuple(_kernel(k) for k in kernels),
         tuple(Global(*g) for g in variables),
         tuple(files),
         tuple((ptx, file, line) for ptx, file, line in lines),
-        library[12 + size :],
+        tuple(objects),
     )
 
 

@@ -144,7 +144,9 @@ class Loader:
             if self._jit is None:
                 llvm_host.host()
                 self._jit = llvm.create_lljit_compiler(llvm.Target.from_default_triple().create_target_machine())
-            builder = llvm.JITLibraryBuilder().add_object_img(compiled.object).add_current_process()
+            builder = llvm.JITLibraryBuilder().add_current_process()
+            for each in compiled.objects:
+                builder.add_object_img(each)
             for name in _SYMBOLS:
                 found = getattr(self._library, f"hcq_cuda_{name}")
                 address = ctypes.cast(found, ctypes.c_void_p).value

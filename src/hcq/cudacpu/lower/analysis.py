@@ -39,6 +39,7 @@ class Facts:
     calls: set[str] = field(default_factory=set)
     symbols: set[str] = field(default_factory=set)
     suspends: bool = False
+    whole: bool = True  # it suspends only at barriers of the whole block
     exits: bool = False
     shared: bool = False
     recursive: bool = False
@@ -58,6 +59,8 @@ def facts_of(module: Module) -> dict[str, Facts]:
     for name, each in facts.items():
         reached = [facts[other] for other in _reached(facts, name) if other in facts]
         each.inline = any(f.suspends or f.exits or f.shared for f in (each, *reached))
+    for name, each in facts.items():
+        each.whole = each.whole and all(facts[other].whole for other in _reached(facts, name) if other in facts)
     for name, each in list(facts.items()):
         each.suspends = each.suspends or any(facts[other].suspends for other in _reached(facts, name) if other in facts)
     return facts
@@ -108,6 +111,7 @@ def _own(function: Function, shared: set[str]) -> Facts:
         if not isinstance(each, Instruction):
             continue
         facts.suspends |= each.opcode in _SUSPENDING
+        facts.whole &= each.opcode not in _SUSPENDING or is_whole_barrier(each)
         facts.exits |= each.opcode == "exit"
         if each.opcode in _CALLS:
             callee = next((o for o in each.operands if not isinstance(o, Group)), None)
@@ -118,7 +122,16 @@ def _own(function: Function, shared: set[str]) -> Facts:
     facts.shared = bool(facts.symbols & shared) or any(v.space == "shared" for v in function.variables)
     facts.yields = _waits(function)
     facts.suspends |= bool(facts.yields)
+    facts.whole &= not facts.yields
     return facts
+
+
+def is_whole_barrier(i: Instruction) -> bool:
+    """Whether it is the barrier 0 for all threads of a block, and no more than that."""
+    if i.opcode not in ("bar", "barrier") or i.has("warp", "red", "arrive", "cluster") or len(i.operands) != 1:
+        return False
+    number = i.operands[0]
+    return isinstance(number, Immediate) and number.value == 0
 
 
 def _symbols(operand: Operand) -> list[str]:

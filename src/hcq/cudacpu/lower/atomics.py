@@ -139,8 +139,8 @@ _PLAIN = {
 
 def _narrow(e: Emitter, at: str, value: str, operation: str, type: str) -> str:
     """A compare-and-swap loop round the operation in float, which rounds once: float has bits enough."""
-    e.helper("hcq.bf16.narrow", _BF16)
-    name = f"hcq.atomic.{type}.{operation}"
+    e.helper("help.bf16.narrow", _BF16)
+    name = f"help.atomic.{type}.{operation}"
     calls = {"add": "", "min": "declare float @llvm.minimumnum.f32(float, float)",
              "max": "declare float @llvm.maximumnum.f32(float, float)"}  # fmt: skip
     if calls[operation]:
@@ -155,7 +155,7 @@ _CONVERSIONS = {
     "bf16": {
         "widen": "  %%%(to)s.w = zext i16 %%%(from)s to i32\n  %%%(to)s.s = shl i32 %%%(to)s.w, 16\n"
         "  %%%(to)s = bitcast i32 %%%(to)s.s to float\n",
-        "narrow": "  %new = call i16 @hcq.bf16.narrow(float %z)\n",
+        "narrow": "  %new = call i16 @help.bf16.narrow(float %z)\n",
     },
     "f16": {
         "widen": "  %%%(to)s.h = bitcast i16 %%%(from)s to half\n  %%%(to)s = fpext half %%%(to)s.h to float\n",
@@ -183,7 +183,7 @@ end:
   ret i16 %%old
 }"""
 
-_BF16 = """define internal i16 @hcq.bf16.narrow(float %x) #0 {
+_BF16 = """define internal i16 @help.bf16.narrow(float %x) #0 {
   %bits = bitcast float %x to i32
   %upper = lshr i32 %bits, 16
   %odd = and i32 %upper, 1

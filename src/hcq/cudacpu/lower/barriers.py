@@ -17,7 +17,9 @@ _REDUCTIONS = {"popc": 0, "and": 1, "or": 2}
 
 @translates("bar", "barrier")
 def barrier(e: Emitter, i: Instruction) -> None:
-    if i.has("warp"):
+    if e.context.whole:  # there is nothing but whole barriers then
+        e.do("call void @hcq.barrier()")
+    elif i.has("warp"):
         (mask,) = e.operands(i, 1)
         e.suspend(Op.warp_sync, mask=e.read(mask, "b32"))
     elif i.has("cluster"):

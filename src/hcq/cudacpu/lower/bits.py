@@ -169,8 +169,8 @@ def fns(e: Emitter, i: Instruction) -> None:
     d, *operands = e.operands(i, 4)
     mask, start, offset = (e.read(each, "b32") for each in operands)
     e.declare("declare i32 @llvm.abs.i32(i32, i1)")
-    e.helper("hcq.fns", _FNS)
-    e.write(d, e.op(f"call i32 @hcq.fns(i32 {mask}, i32 {start}, i32 {offset})"), "b32")
+    e.helper("help.fns", _FNS)
+    e.write(d, e.op(f"call i32 @help.fns(i32 {mask}, i32 {start}, i32 {offset})"), "b32")
 
 
 @translates("szext")
@@ -202,7 +202,7 @@ def _bounded(e: Emitter, i: Instruction, operand: Operand) -> str:
     return e.op(f"and i32 {value}, 31")
 
 
-_FNS = """define internal i32 @hcq.fns(i32 %mask, i32 %base, i32 %offset) #0 {
+_FNS = """define internal i32 @help.fns(i32 %mask, i32 %base, i32 %offset) #0 {
 entry:
   %here = icmp eq i32 %offset, 0
   %forward = icmp sgt i32 %offset, 0

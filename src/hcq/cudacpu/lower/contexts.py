@@ -29,6 +29,7 @@ class Context:
     """What all forms have; these read the `Thread` that is the function's argument %thread."""
 
     suspends = False  # whether the function is a coroutine
+    whole = False  # whether barriers are calls, which the LLVM device's regions take apart
 
     def thread(self, e: Emitter) -> str:
         """Pointer to the `Thread`."""
@@ -203,6 +204,6 @@ class ThreadContext(Context):
 
 
 def load(e: Emitter, type: str, base: str, offset: int) -> str:
-    """Read a field that doesn't change while the thread runs."""
+    """Read a field that doesn't change while the block runs, nor from thread to thread where `base` doesn't."""
     at = e.op(f"getelementptr i8, ptr {base}, i64 {int(offset)}") if offset else base
-    return e.op(f"load {type}, ptr {at}, align {8 if type in ('ptr', 'i64') else 4}, !invariant.load !0")
+    return e.op(f"load {type}, ptr {at}, align {8 if type in ('ptr', 'i64') else 4}, !invariant.load !0, !hcq.same !0")

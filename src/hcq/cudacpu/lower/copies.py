@@ -97,8 +97,8 @@ def _arriving(e: Emitter, i: Instruction, space: str) -> None:
 
 
 def _arrive(e: Emitter, at: str, count: str, drop: str, bytes_: str) -> str:
-    e.helper("hcq.mbarrier", _ARRIVE)
-    return e.op(f"call i64 @hcq.mbarrier(ptr {at}, i64 {count}, i64 {drop}, i64 {bytes_})")
+    e.helper("help.mbarrier", _ARRIVE)
+    return e.op(f"call i64 @help.mbarrier(ptr {at}, i64 {count}, i64 {drop}, i64 {bytes_})")
 
 
 def _wait(e: Emitter, i: Instruction, space: str) -> None:
@@ -139,7 +139,7 @@ def _wide(e: Emitter, operand: Operand) -> str:
     return e.op(f"zext i32 {e.read(operand, 'u32')} to i64")
 
 
-_ARRIVE = """define internal i64 @hcq.mbarrier(ptr %at, i64 %count, i64 %drop, i64 %bytes) #0 {
+_ARRIVE = """define internal i64 @help.mbarrier(ptr %at, i64 %count, i64 %drop, i64 %bytes) #0 {
   %old = load i64, ptr %at, align 8
   %dropped = shl i64 %drop, 20
   %less = sub i64 %old, %dropped

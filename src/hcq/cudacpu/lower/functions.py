@@ -10,6 +10,7 @@ from hcq.cudacpu.lower.emitter import Emitter
 from hcq.cudacpu.lower.entries import LEAVING, coroutine, loop
 from hcq.cudacpu.lower.frames import Frame, Place
 from hcq.cudacpu.lower.kernel_memory import KernelMemory
+from hcq.cudacpu.lower.regions import RegionContext, region
 from hcq.cudacpu.ptx.nodes import Function
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ def kernel(unit: Unit, function: Function) -> tuple[str, Kernel]:
     from hcq.cudacpu.lower.module import Kernel, symbol
 
     facts = unit.facts[function.name]
-    context = ThreadContext(LEAVING) if facts.suspends else LoopContext(LEAVING)
+    kind = unit.kind(function)
+    contexts = {"threads": ThreadContext, "loop": LoopContext, "regions": RegionContext}
+    context = contexts[kind](LEAVING)
     e = Emitter(unit, context)
     memory = KernelMemory(unit, function)
     e.memory = memory
@@ -32,14 +35,16 @@ def kernel(unit: Unit, function: Function) -> tuple[str, Kernel]:
         frame.places[name] = Place("param", "%params", offset)
     memory.place(frame)
     name = symbol(function.name)
-    if facts.suspends:
+    if kind == "threads":
         text = coroutine(e, name, function)
+    elif kind == "regions":
+        text = region(e, name, function)
     else:
         text = loop(e, name, function, param_bytes)
     params = tuple((places[p.name], layout.bytes_of(p), layout.alignment(p)) for p in function.params)
     directives = function.directives
     made = Kernel(
-        function.name, name[1:].strip('"'), "threads" if facts.suspends else "loop", params, param_bytes,
+        function.name, name[1:].strip('"'), kind, params, param_bytes,
         memory.shared, layout.up(memory.local, 16), directives.get("maxntid", ()), directives.get("reqntid", ()),
         directives.get("minnctapersm", (0,))[0], function.line, min(255, 16 + len(function.registers) // 4),
     )  # fmt: skip

@@ -63,7 +63,7 @@ def want(
 
     `write` fills a body and gives the value that is returned; `parameters` as in IR: "double %a, i1 %up".
     """
-    symbol = f"@hcq.{name}"
+    symbol = f"@help.{name}"
     body = _written.get(symbol)
     if body is None:
         body = Body()

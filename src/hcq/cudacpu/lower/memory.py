@@ -103,7 +103,9 @@ def _order(i: Instruction, type: str) -> str:
 
 def _mark(e: Emitter, i: Instruction, space: str) -> str:
     """Metadata: what no kernel writes is loaded whenever it suits; what threads do in a loop may go side by side."""
-    if i.opcode != "st" and (space == "const" or i.has("nc") or (space == "param" and _of_kernel(e, i))):
+    if i.opcode != "st" and space == "param" and _of_kernel(e, i):
+        return ", !invariant.load !0, !hcq.same !0"
+    if i.opcode != "st" and (space == "const" or i.has("nc")):
         return ", !invariant.load !0"
     return f", !llvm.access.group {e.group}" if e.group and space != "param" else ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hcq.cudacpu.lower import layout
 from hcq.cudacpu.lower.analysis import Facts, facts_of, register_types
@@ -20,13 +20,15 @@ class Options:
     capability: int = 90
     multiprocessors: int = 16
     check: bool = False
+    regions: bool = False  # kernels with barriers of the whole block only become regions (llvm-grid.md)
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """An entry. `params` are (offset, size, alignment); sizes are in bytes.
 
-    `kind` says how it is called (abi.hpp): "loop" or "threads". Dynamic shared memory begins at `shared`, `local` is
+    `kind` says how it is called (abi.hpp): "loop", "threads", or "regions": then it is in `Translated.regions`, and has
+    to go through the LLVM device's lowering first. Dynamic shared memory begins at `shared`, `local` is
     what a thread needs.
     """
 
@@ -76,6 +78,7 @@ class Translated:
     llvm_ir: str
     kernels: tuple[Kernel, ...]
     globals: tuple[Global, ...]
+    regions: str = ""  # LLVM IR of the kernels of that kind
     version: tuple[int, int] = (0, 0)
     target: tuple[str, ...] = field(default=())
 
@@ -83,9 +86,10 @@ class Translated:
 class Unit:
     """The LLVM module that is being written."""
 
-    def __init__(self, module: Module, options: Options) -> None:
+    def __init__(self, module: Module, options: Options, regions: bool = False) -> None:
         self.module = module
         self.options = options
+        self.regions = regions  # whether it is the module of the kernels that become regions
         self.facts: dict[str, Facts] = facts_of(module)
         self.functions: dict[str, Function] = {f.name: f for f in module.functions}
         self._types: dict[str, dict[str, str]] = {}
@@ -94,6 +98,13 @@ class Unit:
         self._helpers: dict[str, str] = {}
         self._metadata: list[str] = ["!0 = !{}"]
         self._variables = {v.name: v for v in module.variables}
+
+    def kind(self, function: Function) -> str:
+        """How a kernel is called (abi.hpp)."""
+        facts = self.facts[function.name]
+        if facts.suspends:
+            return "regions" if facts.whole and self.options.regions else "threads"
+        return "loop"
 
     def translate(self) -> Translated:
         """Write everything. Raises PtxError and Unsupported, with the line."""
@@ -106,13 +117,16 @@ class Unit:
             if function.body is None:
                 continue
             if function.entry:
+                if (self.kind(function) == "regions") != self.regions:
+                    continue
                 text, made = kernel(self, function)
                 kernels.append(made)
                 texts.append(text)
             elif not self.facts[function.name].inline:
                 texts.append(device_function(self, function))
         parts = [*head, *texts, *self._helpers.values(), *self._declarations, ATTRIBUTES, *self._metadata]
-        return Translated("\n".join(parts) + "\n", tuple(kernels), globals_, self.module.version, self.module.target)
+        text = "\n".join(parts) + "\n"
+        return Translated(text, tuple(kernels), globals_, "", self.module.version, self.module.target)
 
     # -- for emitters ---------------------------------------------------------------------------------------------
 
@@ -174,7 +188,10 @@ class Unit:
                 raise PtxError(f"{each.name} is declared .extern, and no module defines it", each.line)
             align = layout.alignment(each)
             type, value = layout.initialiser(self, each)
-            lines.append(f"{symbol(each.name)} = global {type} {value}, align {max(align, 16)}")
+            if self.regions:
+                lines.append(f"{symbol(each.name)} = external global {type}, align {max(align, 16)}")
+            else:
+                lines.append(f"{symbol(each.name)} = global {type} {value}, align {max(align, 16)}")
             found.append(Global(each.name, symbol(each.name)[1:].strip('"'), layout.bytes_of(each), align, each.space))
         return tuple(found), lines
 
@@ -189,4 +206,11 @@ def symbol(name: str) -> str:
 
 def translate(module: Module, options: Options | None = None) -> Translated:
     """A parsed module as LLVM IR. Raises PtxError, and Unsupported for what is not run here, with the line."""
-    return Unit(module, options or Options()).translate()
+    chosen = options or Options()
+    translated = Unit(module, chosen).translate()
+    if not chosen.regions:
+        return translated
+    more = Unit(module, chosen, regions=True).translate()
+    if not more.kernels:
+        return translated
+    return replace(translated, kernels=(*translated.kernels, *more.kernels), regions=more.llvm_ir)

@@ -31,7 +31,14 @@ _RECOMPUTED = 16  # instructions at most to recompute one value rather than to s
 
 def pure(i: Instruction) -> bool:
     """True if it does nothing but compute a value, the same for all items when its operands are."""
-    return i.op in _PURE or (i.op == "call" and bool(_GROUP_CALL.search(i.text) or _PURE_CALL.search(i.text)))
+    if i.op == "call":
+        return bool(_GROUP_CALL.search(i.text) or _PURE_CALL.search(i.text))
+    return i.op in _PURE or _same(i)
+
+
+def _same(i: Instruction) -> bool:
+    """A load of what is there and the same while the group runs, as whoever wrote the module promises."""
+    return i.op == "load" and "!hcq.same" in i.text
 
 
 def effects(i: Instruction) -> bool:
@@ -50,9 +57,13 @@ def recomputable(definitions: dict[int, Instruction]) -> set[int]:
                 continue
             if i.op == "alloca":
                 cost[value] = 1
-            elif i.op in _CHEAP or (
-                i.op == "call"
-                and (_GROUP_CALL.search(i.text) or _ITEM_CALL.search(i.text) or _CHEAP_CALL.search(i.text))
+            elif (
+                i.op in _CHEAP
+                or _same(i)
+                or (
+                    i.op == "call"
+                    and (_GROUP_CALL.search(i.text) or _ITEM_CALL.search(i.text) or _CHEAP_CALL.search(i.text))
+                )
             ):
                 total = 1 + sum(cost[v] for v in set(i.uses))
                 if total > _RECOMPUTED:

@@ -54,7 +54,7 @@ _UNINITIALISED = r" global .* (?:undef|poison)(?:, .*)?$"
 _ALIGN = r", align (\d+)"
 _LISTS = {"@llvm.used", "@llvm.compiler.used", "@llvm.global.annotations"}  # may name kernels; they don't run
 # What a function keeps of its attributes when its code moves into the group's.
-_KEPT = r'strictfp|"(?:prefer-vector-width|denormal-fp-math|denormal-fp-math-f32)"="[^"]*"'
+_KEPT = r'strictfp|null_pointer_is_valid|"(?:prefer-vector-width|denormal-fp-math|denormal-fp-math-f32)"="[^"]*"'
 
 
 class _Entry(NamedTuple):

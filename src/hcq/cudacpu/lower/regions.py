@@ -1,0 +1,69 @@
+"""Kernels as the LLVM device takes them: one thread's code, with calls for ids and barriers.
+
+hcq.drivers.cpu.llvm_module makes loops over the threads between two barriers of it (docs/design/llvm-grid.md). For
+kernels that suspend nowhere but at barriers of the whole block. What does not live here: the other forms (entries).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hcq.cudacpu.abi import Block, Grid, Thread
+from hcq.cudacpu.lower.contexts import Context, load
+from hcq.cudacpu.ptx.nodes import Function
+
+if TYPE_CHECKING:
+    from hcq.cudacpu.lower.emitter import Emitter
+
+
+class RegionContext(Context):
+    """Ids are calls that the lowering knows; the rest is read from the `Block`. `leaving` is the label of its end."""
+
+    whole = True
+
+    def __init__(self, leaving: str) -> None:
+        self.leaving = leaving
+
+    def thread(self, e: Emitter) -> str:
+        """A `Thread` of its own, for functions that are really called."""
+        slot = e.slot(f"[{int(Thread.size)} x i8]", 16, "thread")
+        fields: list[tuple[int, str, str]] = [(Thread.block, "ptr", "%block"), (Thread.local, "ptr", self.local(e))]
+        fields += [(Thread.tid + 4 * axis, "i32", self.tid(e, axis)) for axis in range(3)]
+        fields.append((Thread.linear, "i32", self.linear(e)))
+        for offset, type, value in fields:
+            at = e.op(f"getelementptr i8, ptr {slot}, i64 {int(offset)}")
+            e.do(f"store {type} {value}, ptr {at}")
+        return slot
+
+    def block(self, e: Emitter) -> str:
+        return "%block"
+
+    def local(self, e: Emitter) -> str:
+        stride = e.op(f"zext i32 {load(e, 'i32', self.grid(e), Grid.local_bytes)} to i64")
+        number = e.op(f"zext i32 {self.linear(e)} to i64")
+        first = load(e, "ptr", "%block", Block.local)
+        return e.op(f"getelementptr i8, ptr {first}, i64 {e.op(f'mul nuw nsw i64 {number}, {stride}')}")
+
+    def tid(self, e: Emitter, axis: int) -> str:
+        return e.op(f"call i32 @hcq.local_id(i32 {axis})")
+
+    def linear(self, e: Emitter) -> str:
+        x, y, z = (self.tid(e, axis) for axis in range(3))
+        width, height = (load(e, "i32", self.grid(e), Grid.ntid + 4 * axis) for axis in range(2))
+        row = e.op(f"add i32 {e.op(f'mul i32 {z}, {height}')}, {y}")
+        return e.op(f"add i32 {e.op(f'mul i32 {row}, {width}')}, {x}")
+
+    def leave(self, e: Emitter) -> None:
+        e.branch(self.leaving)
+
+
+def region(e: Emitter, name: str, function: Function) -> str:
+    """`void k(Block*)` for one thread, before its lowering."""
+    from hcq.cudacpu.lower.entries import LEAVING
+
+    e.declare("declare i32 @hcq.local_id(i32) nounwind willreturn memory(none)")
+    e.declare("declare void @hcq.barrier() convergent nounwind")
+    e.body(function.body or [])
+    e.place(LEAVING)
+    e.end("ret void")
+    return f"define void {name}(ptr %block) #0 {{\n{e.text()}\n}}"
