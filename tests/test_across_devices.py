@@ -1,4 +1,5 @@
-"""CPU, GPU (OpenCL) and VULKAN in one process: copies between any two, one graph, one trace, one race checker."""
+"""CPU, GPU (OpenCL) and VULKAN in one process: copies between any two, one graph, one trace, one race checker; and what
+holds on GPU and VULKAN alike that the suite's promises don't say."""
 
 import itertools
 import json
@@ -10,10 +11,14 @@ import pytest
 os.environ.setdefault("POCL_DEVICES", "pthread pthread")
 
 import hcq
-from hcq import ops
+from hcq import _native, ops
 from hcq.errors import DeviceUnavailable, ValidationError
 
+if _native.vulkan_has_validation():
+    os.environ.setdefault("HCQ_VULKAN_VALIDATION", "1")
+
 NAMES = ("LLVM", "GPU", "VULKAN")
+DRIVERS = NAMES[1:]
 PAIRS = [(a, b) for a in NAMES for b in NAMES if a != b]
 
 
@@ -52,6 +57,65 @@ def test_a_copy_comes_after_what_is_queued_on_both_and_before_what_follows(here,
         ops.multiply(dest, 2, out=dest)
         assert (dest.numpy() == 2 * (np.arange(5000) + 2 * turn - 1)).all()
     assert (src.numpy() == np.arange(5000) + 6).all()
+
+
+@pytest.mark.parametrize("direction", ["to", "from"])
+@pytest.mark.parametrize("other", ["NULL", "PYTHON"])
+@pytest.mark.parametrize("name", DRIVERS)
+def test_copies_from_and_to_devices_of_python_come_after_what_is_queued(name, other, direction):
+    opened(name)
+    names = (name, other) if direction == "to" else (other, name)
+    src, dest = hcq.array(np.arange(10_000, dtype="i4"), names[0]), hcq.zeros(10_000, hcq.i32, names[1])
+    if other != "NULL":
+        ops.add(src, 1, out=src)
+    hcq.copy(dest, src)
+    assert (dest.numpy() == np.arange(10_000) + (other != "NULL")).all()
+
+
+@pytest.mark.parametrize("shift", [-3, 0, 1, 40])
+@pytest.mark.parametrize("name", DRIVERS)
+def test_a_copy_command_may_overlap_itself(name, shift):
+    (device,) = opened(name)
+    given = np.arange(100, dtype="u1")
+    buf = hcq.array(given, name)
+    at = buf._buf.va_addr
+    device.hw_copy_queue_t().copy(at + 10 + shift, at + 10, 50).submit(device)
+    device.synchronize()
+    given[10 + shift : 60 + shift] = given[10:60].copy()
+    assert (buf.numpy() == given).all()
+
+
+@hcq.kernel
+def bump(out: hcq.ptr[hcq.u8]):
+    out[hcq.global_id(0)] += 1
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_a_view_at_any_byte_is_an_argument(name):
+    opened(name)
+    whole = hcq.zeros(100, hcq.dtypes.uint8, name)
+    for offset in (1, 3, 65):
+        bump[5, 1](whole.view(5, hcq.dtypes.uint8, offset).ensure_allocated())
+    assert [int(at) for at in np.flatnonzero(whole.numpy())] == [1, 2, 3, 4, 5, 6, 7, 65, 66, 67, 68, 69]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("VULKAN", "f4"), ("VULKAN", "i8"), *(("GPU", each) for each in ("f2", "f4", "f8", "i4", "i8"))]
+)
+def test_operations_give_what_llvm_gives(name, dtype):
+    opened(name)
+    rng = np.random.default_rng(3)
+    x, y = ((rng.standard_normal((37, 29)) * 20).astype(dtype) for _ in range(2))
+    made = {}
+    for device in ("LLVM", name):
+        a, b = hcq.array(x, device), hcq.array(y, device)
+        made[device] = [ops.add(a, b), ops.sum(a, axis=1), ops.transpose(a), ops.matmul(a, ops.transpose(b))]
+        if dtype in ("f4", "i4"):  # PoCL takes about a second for each kernel
+            made[device] += [ops.maximum(a, b), ops.max(a, axis=0), ops.cumsum(a, axis=1), ops.sort(a)]
+        if dtype == "f4":
+            made[device] += [ops.exp(a), ops.divide(a, b), ops.tanh(a), ops.softmax(a)]
+    for ours, theirs in zip(made[name], made["LLVM"], strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 
 
 @pytest.mark.parametrize("direction", [("LLVM", "GPU"), ("GPU", "LLVM")])

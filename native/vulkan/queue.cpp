@@ -9,10 +9,12 @@
 namespace hcq::vk {
 
 namespace {
-constexpr size_t kMostPending = 2048;       // batches on the device: more wait with who submits
-constexpr size_t kMostTodo = 1 << 16;       // submits behind a wait
-constexpr uint64_t kLook = 20'000'000;      // ns: how often who sleeps looks whether it should end
-constexpr int kMostLooks = 250;             // 5 s
+constexpr size_t kMostPending = 2048;   // batches on the device: more wait with who submits
+constexpr size_t kMostTodo = 1 << 16;   // submits behind a wait
+constexpr uint64_t kLook = 20'000'000;  // ns: how often who sleeps looks whether it should end
+constexpr int kMostLooks = 250;         // 5 s
+constexpr uint64_t kNap = 250'000;  // ns that work may be over before the settling thread sees that nobody else does
+constexpr int kMostNaps = 20;       // without work, until it sleeps for good
 constexpr uint64_t kLookAgain = 1'000'000;  // the same where nobody would wake it
 
 std::string in_words(const Command& command) {
@@ -179,7 +181,7 @@ void Queue::flush(std::vector<Batch>* batches) {
   for (Batch& each : *batches) pending_.push_back(std::move(each));
   batches->clear();
   if (!settler_.joinable()) start(&settler_, &Queue::settle, 0);
-  changed_.notify_all();
+  if (!napping_) work_.notify_one();
 }
 
 // --- what waits on the host ----------------------------------------------------------------------------------------
@@ -237,7 +239,8 @@ void Queue::settle(unsigned) {
   set_thread_name("hcq vulkan");
   std::unique_lock<std::mutex> guard(lock_);
   while (true) {
-    while (pending_.empty() && !stopping_.load()) changed_.wait(guard);
+    if (helped_) doze(guard);
+    while (pending_.empty() && !stopping_.load()) work_.wait(guard);
     if (stopping_.load()) return;
     uint64_t number = pending_.front().number;
     std::string command = pending_.front().last;
@@ -259,6 +262,22 @@ void Queue::settle(unsigned) {
   }
 }
 
+// While helpers see to what is over: looks now and then whether they do.
+void Queue::doze(std::unique_lock<std::mutex>& guard) {
+  for (int idle = 0; helped_ && !stopping_.load();) {
+    uint64_t given = given_, first = pending_.empty() ? 0 : pending_.front().number;
+    if (idle < kMostNaps) {
+      napping_ = true;
+      work_.wait_for(guard, std::chrono::nanoseconds(kNap));
+      napping_ = false;
+    } else {
+      while (pending_.empty() && !stopping_.load()) work_.wait(guard);
+    }
+    if (first && !pending_.empty() && pending_.front().number == first && !helpers_) helped_ = false;
+    idle = given_ == given ? idle + 1 : 0;
+  }
+}
+
 void Queue::help(SignalMemory* signal, uint64_t value) {
   uint64_t number = 0, reached = 0;
   {
@@ -272,6 +291,7 @@ void Queue::help(SignalMemory* signal, uint64_t value) {
   std::unique_lock<std::mutex> guard(lock_);
   --helpers_;
   try {
+    helped_ = helped_ || over;
     settle_until(over && !stopping_.load() ? reached : 0);
   } catch (const Failure& failure) {
     guard.unlock();
@@ -332,6 +352,7 @@ void Queue::give_up() {
     lane.changed.notify_all();
   }
   std::lock_guard<std::mutex> guard(lock_);
+  work_.notify_all();
   changed_.notify_all();
 }
 

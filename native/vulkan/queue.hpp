@@ -70,6 +70,7 @@ class Queue {
   bool wait_over(Lane& lane, Job& job);
   bool drained(Lane& lane);
   void settle(unsigned);
+  void doze(std::unique_lock<std::mutex>& guard);
   int32_t wait(uint64_t number, uint64_t* reached);
   void settle_until(uint64_t reached);
   void settle_batch(Batch& batch);
@@ -87,6 +88,11 @@ class Queue {
   std::deque<Batch> pending_;
   uint64_t given_ = 0, over_ = 0;
   unsigned helpers_ = 0;  // threads that wait for the semaphore beside the settling one
+  // Whether helpers have settled what came last: then the settling thread leaves them the next work too, and only looks
+  // now and then whether they do. Woken for each launch it would have a core that the device's own threads need.
+  bool helped_ = false;
+  bool napping_ = false;          // it will look by itself
+  std::condition_variable work_;  // for the settling thread
   // The newest value that pending work sets a signal to, and the batch that does.
   std::unordered_map<SignalMemory*, std::pair<uint64_t, uint64_t>> promises_;
   std::thread settler_;

@@ -133,7 +133,7 @@ class HCQCompiled(Compiled):
         fails, the value is free again. `build` may be called more than once and changes nothing else. Returns the
         (signal, value) that tells when it is done. Waits while the hardware queue is full.
         """
-        deadline = time.monotonic() + config.TIMEOUT_MS() / 1000
+        deadline = None
         while True:
             with self.timeline_lock:
                 self._stay_in_32_bits()
@@ -143,7 +143,9 @@ class HCQCompiled(Compiled):
                     continue  # a finalizer launched something while this was built
                 if self._submit_reserved(queue, value):
                     return signal, value
-            if time.monotonic() > deadline:
+            if deadline is None:
+                deadline = time.monotonic() + config.TIMEOUT_MS() / 1000
+            elif time.monotonic() > deadline:
                 from hcq.queues.command_queue import queue_full
 
                 raise queue_full(self, queue.lane_name)
@@ -267,8 +269,11 @@ class HCQCompiled(Compiled):
 
     def wait_for(self, pairs: Iterable[tuple[Any, int]]) -> None:
         """Wait until all (signal, value) that this device's work sets are reached; raises like synchronize."""
-        patience = _Patience(self)
+        patience = None
         for signal, value in pairs:
+            if not watch.active and signal.is_reached(value):
+                continue
+            patience = patience or _Patience(self)
             while True:
                 try:
                     signal.wait(value, patience.slice_ms())
