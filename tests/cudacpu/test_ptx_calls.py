@@ -171,3 +171,19 @@ def test_a_kernel_may_have_any_name():
     out = np.zeros(1, np.uint32)
     loaded.launch("memcpy", out)
     assert out[0] == 3 and ctypes.sizeof(ptx_host.Thread) == 104
+
+
+def test_a_recursive_function_may_trap_and_then_exit_as_compilers_end_what_never_returns():
+    out = run(
+        """.func (.param .b32 r) f(.param .b32 n) {
+            .reg .b32 %r<4>; .reg .pred %p<3>;
+            ld.param.b32 %r1, [n]; setp.eq.u32 %p1, %r1, 0; @%p1 bra zero; setp.gt.u32 %p2, %r1, 99; @%p2 bra bad;
+            sub.u32 %r2, %r1, 1;
+            { .param .b32 a; .param .b32 b; st.param.b32 [a], %r2; call (b), f, (a); ld.param.b32 %r3, [b]; }
+            add.u32 %r1, %r1, %r3;
+            zero: st.param.b32 [r], %r1; ret;
+            bad: trap; exit;
+        }""",
+        "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %t; call (b), f, (a); ld.param.b32 %r1, [b]; }",
+    )
+    assert list(out) == [n * (n + 1) // 2 for n in range(8)]

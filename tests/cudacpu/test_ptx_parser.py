@@ -111,3 +111,27 @@ def test_directives_of_modules_and_kernels_are_kept():
     assert ret.source == (1, 8, 5)
     (made,) = lower.translate(ptx.parse(f"{HEAD}.entry k() .reqntid 8, 2 {{ ret; }}")).kernels
     assert made.max_threads == 16 and made.required == (8, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("target", "capability", "taken"),
+    [
+        ("sm_80", 90, True), ("sm_90", 90, True), ("sm_100", 90, False), ("sm_90a", 90, True), ("sm_90a", 100, False),
+        ("sm_100f", 103, True), ("sm_100f", 120, False), ("sm_120a", 121, False), ("sm_75", 0, True),
+        ("sm_120a", 0, True),
+    ],
+)  # fmt: skip
+def test_ptx_for_another_device_is_refused_by_name(target, capability, taken):
+    module = ptx.parse(f".version 8.8\n.target {target}\n.address_size 64\n.entry k() {{ ret; }}")
+    options = lower.Options(capability=capability)
+    if taken:
+        assert lower.translate(module, options).kernels[0].name == "k"
+        return
+    with pytest.raises(lower.Unsupported, match=rf"is for {target}, the device has compute capability") as caught:
+        lower.translate(module, options)
+    assert caught.value.line == 2
+
+
+def test_addresses_of_32_bits_are_refused():
+    with pytest.raises(lower.Unsupported, match=r"line 3: \.address_size 32"):
+        lower.translate(ptx.parse(".version 8.8\n.target sm_50\n.address_size 32\n.entry k() { ret; }"))

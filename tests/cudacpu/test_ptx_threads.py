@@ -195,3 +195,35 @@ def test_asynchronous_copies_fill_what_their_source_does_not_give_with_zeros():
         shared=".shared .align 16 .b8 s[512];",
     )
     assert (result(loaded, 32) == 21).all()
+
+
+def test_a_loop_that_waits_through_a_function_lets_others_run():
+    loaded = kernel(
+        """setp.ne.u32 %p1, %t, 0; @%p1 bra set;
+        wait: { .param .b64 a; .param .b32 b; st.param.b64 [a], %o; call (b), look, (a); ld.param.b32 %r1, [b]; }
+        setp.eq.u32 %p2, %r1, 0; @%p2 bra wait;
+        st.global.u32 [%o], %r1; ret;
+        set: st.global.u32 [%o], 5;""",
+        before=""".func (.param .b32 b) look(.param .b64 a) { .reg .b64 %a; .reg .b32 %r; ld.param.b64 %a, [a];
+        ld.acquire.gpu.global.u32 %r, [%a+4]; st.param.b32 [b], %r; ret; }""",
+    )
+    assert loaded.kernels["k"].kind == "threads"
+    assert list(result(loaded, 2)) == [5, 5]
+
+
+def test_bulk_copies_are_done_and_counted_by_the_mbarrier():
+    loaded = kernel(
+        """setp.ne.u32 %p1, %t, 0; @%p1 bra go; mbarrier.init.shared.b64 [m], 1; fence.mbarrier_init.release.cluster;
+        mbarrier.arrive.expect_tx.shared.b64 _, [m], 128;
+        cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [data], 128, [m];
+        go: bar.sync 0;
+        w: mbarrier.try_wait.parity.shared::cta.b64 %p2, [m], 0; @!%p2 bra w;
+        shl.b32 %r1, %t, 2; mov.u32 %r2, s; add.u32 %r1, %r1, %r2; ld.shared.u32 %r3, [%r1]; add.u32 %r3, %r3, 5;
+        st.shared.u32 [%r1], %r3; bar.sync 0; @%p1 ret;
+        cvta.to.global.u64 %a1, %o; fence.proxy.async.shared::cta;
+        cp.async.bulk.global.shared::cta.bulk_group [%a1], [s], 128; cp.async.bulk.commit_group;
+        cp.async.bulk.wait_group.read 0; setmaxnreg.inc.sync.aligned.u32 240;""",
+        before=f".global .align 16 .u32 data[32] = {{{', '.join(str(n * n) for n in range(32))}}};",
+        shared=".shared .align 8 .b64 m; .shared .align 128 .b8 s[128];",
+    )
+    assert list(result(loaded, 32)) == [n * n + 5 for n in range(32)]

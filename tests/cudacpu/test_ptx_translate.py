@@ -47,3 +47,13 @@ def test_a_vector_add_adds():
 
 def test_the_loop_over_the_threads_of_a_kernel_without_barriers_becomes_vectors():
     assert "x i32> @llvm.masked" in str(Loaded(ADD, level=3).module)
+
+
+def test_a_load_from_constant_memory_keeps_the_loop_over_threads_parallel():
+    text = ADD.replace(
+        "ld.global.u32 %r7, [%rd8];", "mov.u64 %rd9, table; add.s64 %rd9, %rd9, %rd5; ld.const.u32 %r7, [%rd9];"
+    )
+    text = text.replace(".visible .entry", ".const .align 4 .u32 table[256];\n.visible .entry")
+    loaded = Loaded(text, level=3)
+    code = str(loaded.module)
+    assert "@llvm.masked.store.v" in code and "vector.memcheck" not in code

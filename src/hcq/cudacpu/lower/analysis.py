@@ -43,6 +43,7 @@ class Facts:
     exits: bool = False
     shared: bool = False
     recursive: bool = False
+    looks: bool = False  # for what another thread did
     yields: set[int] = field(default_factory=set)  # lines of branches back in loops that wait for others
     inline: bool = False
 
@@ -54,6 +55,7 @@ def facts_of(module: Module) -> dict[str, Facts]:
     aliases = module.aliases
     for each in facts.values():
         each.calls = {aliases.get(name, name) for name in each.calls}
+    _spread_waits(module, facts)
     for name, each in facts.items():
         each.recursive = name in _reached(facts, name)
     for name, each in facts.items():
@@ -107,12 +109,17 @@ def registers_in(operand: Operand) -> list[str]:
 
 def _own(function: Function, shared: set[str]) -> Facts:
     facts = Facts()
+    before: Instruction | None = None
+    written = {name for each in function.body or [] if isinstance(each, Instruction) for name in destinations(each)}
     for each in function.body or []:
         if not isinstance(each, Instruction):
             continue
         facts.suspends |= each.opcode in _SUSPENDING
         facts.whole &= each.opcode not in _SUSPENDING or is_whole_barrier(each)
-        facts.exits |= each.opcode == "exit"
+        # Compilers write an exit behind a trap, where nothing comes.
+        facts.exits |= each.opcode == "exit" and not (before and before.opcode == "trap" and before.guard is None)
+        facts.looks |= _looks(each, written)
+        before = each
         if each.opcode in _CALLS:
             callee = next((o for o in each.operands if not isinstance(o, Group)), None)
             if isinstance(callee, Symbol):
@@ -120,7 +127,7 @@ def _own(function: Function, shared: set[str]) -> Facts:
         for operand in each.operands:
             facts.symbols.update(_symbols(operand))
     facts.shared = bool(facts.symbols & shared) or any(v.space == "shared" for v in function.variables)
-    facts.yields = _waits(function)
+    facts.yields = _waits(function, set())
     facts.suspends |= bool(facts.yields)
     facts.whole &= not facts.yields
     return facts
@@ -132,6 +139,16 @@ def is_whole_barrier(i: Instruction) -> bool:
         return False
     number = i.operands[0]
     return isinstance(number, Immediate) and number.value == 0
+
+
+def _spread_waits(module: Module, facts: dict[str, Facts]) -> None:
+    """Find the loops that wait through functions which look."""
+    looking = {name for name in facts if any(facts[x].looks for x in (name, *_reached(facts, name)) if x in facts)}
+    for function in module.functions:
+        if function.name in facts and facts[function.name].calls & looking:
+            facts[function.name].yields |= _waits(function, looking)
+            facts[function.name].suspends |= bool(facts[function.name].yields)
+            facts[function.name].whole &= not facts[function.name].yields
 
 
 def _symbols(operand: Operand) -> list[str]:
@@ -155,7 +172,7 @@ def _reached(facts: dict[str, Facts], name: str) -> set[str]:
     return found
 
 
-def _waits(function: Function) -> set[int]:
+def _waits(function: Function, looking: set[str]) -> set[int]:
     """Lines of the branches back of loops whose end depends on memory that another thread is to change.
 
     That is: a volatile or ordered load, or an atomic operation, whose answer reaches the condition of a branch in the
@@ -167,12 +184,12 @@ def _waits(function: Function) -> set[int]:
     for n, each in enumerate(body):
         if isinstance(each, Instruction) and each.opcode == "bra" and isinstance(each.operands[0], Symbol):
             start = at.get(each.operands[0].name, n)
-            if start < n and _waits_in([x for x in body[start : n + 1] if isinstance(x, Instruction)]):
+            if start < n and _waits_in([x for x in body[start : n + 1] if isinstance(x, Instruction)], looking):
                 found.add(each.line)
     return found
 
 
-def _waits_in(loop: list[Instruction]) -> bool:
+def _waits_in(loop: list[Instruction], looking: set[str]) -> bool:
     if any(each.opcode in ("bar", "barrier") for each in loop):
         return False
     written = {name for each in loop for name in destinations(each)}
@@ -180,14 +197,31 @@ def _waits_in(loop: list[Instruction]) -> bool:
     for each in loop:
         if _looks(each, written):
             tainted.update(destinations(each))
+        elif each.opcode == "call" and looking.intersection(
+            *[_symbols(o) for o in each.operands if not _is_group(o)][:1]
+        ):
+            tainted.update(name for o in each.operands[:1] for name in _results(o))
     if not tainted:
         return False
     for _ in range(2):
         for each in loop:
-            if any(name in tainted for operand in each.operands[1:] for name in registers_in(operand)):
+            if any(name in tainted for operand in each.operands[1:] for name in _read_in(operand)):
                 tainted.update(destinations(each))
     guards = [each.guard for each in loop if each.opcode == "bra" and each.guard is not None]
     return any(name in tainted for guard in guards for name in registers_in(guard))
+
+
+def _is_group(operand: Operand) -> bool:
+    return isinstance(operand, Group)
+
+
+def _results(operand: Operand) -> list[str]:
+    """What a call sets: registers, and variables of space param."""
+    return registers_in(operand) + _symbols(operand) if isinstance(operand, Group) else []
+
+
+def _read_in(operand: Operand) -> list[str]:
+    return registers_in(operand) + (_symbols(operand) if isinstance(operand, Address) else [])
 
 
 def destinations(instruction: Instruction) -> list[str]:
@@ -201,7 +235,7 @@ def destinations(instruction: Instruction) -> list[str]:
 def _looks(instruction: Instruction, written: set[str]) -> bool:
     """Whether an instruction may be there to see what another thread did."""
     if instruction.opcode == "ld":
-        return instruction.has("volatile", "relaxed", "acquire", "mmio")
+        return instruction.has("volatile", "relaxed", "acquire", "mmio", "cv")
     if instruction.opcode == "atom":
         if instruction.has("cas"):
             expected = instruction.operands[2]

@@ -65,6 +65,8 @@ class Context:
 
     def leave(self, e: Emitter) -> None:
         """End the thread."""
+        if e.dead:
+            return
         e.refuse("exit in a function that is called by address or calls itself is not run here")
 
     def suspend(self, e: Emitter) -> None:

@@ -59,9 +59,9 @@ def trap(e: Emitter, i: Instruction) -> None:
     e.fail(Result.launch_failed)
 
 
-@translates("brkpt", "pmevent")
+@translates("brkpt", "pmevent", "setmaxnreg")
 def nothing(e: Emitter, i: Instruction) -> None:
-    """For debuggers and profilers of the device, of which there are none."""
+    """For debuggers and profilers of the device, of which there are none, and for the registers of its processors."""
 
 
 def _label(e: Emitter, target: object) -> str:

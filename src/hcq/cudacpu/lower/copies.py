@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 
 @translates("cp")
 def cp(e: Emitter, i: Instruction) -> None:
-    if i.modifiers[:1] != ("async",) or i.has("bulk", "reduce"):
-        e.refuse(f"{i.name}: copies by the tensor memory accelerator are not run here")
+    if i.modifiers[:1] != ("async",) or i.has("tensor", "reduce", "prefetch"):
+        e.refuse(f"{i.name}: copies of tensors by the tensor memory accelerator are not run here")
     if i.has("commit_group", "wait_group", "wait_all"):
+        return
+    if i.has("bulk"):
+        _bulk(e, i)
         return
     if i.has("mbarrier"):
         if i.has("noinc"):
@@ -37,6 +40,20 @@ def cp(e: Emitter, i: Instruction) -> None:
     given = _given(e, rest[0], total)
     e.do(f"call void @{_memset(e)}(ptr {to}, i8 0, i64 {total}, i1 false)")
     e.do(f"call void @{_memcpy(e)}(ptr {to}, ptr {start}, i64 {given}, i1 false)")
+
+
+def _bulk(e: Emitter, i: Instruction) -> None:
+    """cp.async.bulk of plain bytes: to shared memory, counted by an mbarrier, or from it to global memory."""
+    if i.has("multicast::cluster", "cp_mask"):
+        e.refuse(f"{i.name} is not run here")
+    to_global = i.modifiers[2] == "global"
+    destination, source, size, *rest = e.operands(i, 3, 4, 5)
+    to = pointer(e, destination, "global" if to_global else "shared")
+    start = pointer(e, source, "shared" if to_global or i.modifiers[3] == "shared::cta" else "global")
+    count = e.op(f"zext i32 {e.read(size, 'u32')} to i64")
+    e.do(f"call void @{_memcpy(e)}(ptr {to}, ptr {start}, i64 {count}, i1 false)")
+    if not to_global:
+        _arrive(e, pointer(e, rest[0], "shared"), "0", "0", e.op(f"sub i64 0, {count}"))
 
 
 def _given(e: Emitter, operand: Operand, total: int) -> str:

@@ -85,6 +85,11 @@ class Emitter:
             self._scratch[size] = self.slot(f"[{size} x i8]", 16, "scratch")
         return self._scratch[size]
 
+    @property
+    def dead(self) -> bool:
+        """Whether nothing comes to where the next instruction would stand."""
+        return not self._open
+
     def label(self, name: str = "b") -> str:
         """A new label, to be placed later."""
         return f"{name}.{self.number()}"

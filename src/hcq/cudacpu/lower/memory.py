@@ -95,7 +95,7 @@ def _value(e: Emitter, part: Operand, type: str) -> tuple[str, str]:
 
 def _order(i: Instruction, type: str) -> str:
     """`volatile`, an order of LLVM's, or nothing."""
-    if i.has("volatile", "mmio"):
+    if i.has("volatile", "mmio", "cv"):
         return "volatile"
     found = next((_ORDERS[m] for m in i.modifiers if m in _ORDERS), "")
     return "volatile" if found and type == "b128" else found
@@ -103,11 +103,12 @@ def _order(i: Instruction, type: str) -> str:
 
 def _mark(e: Emitter, i: Instruction, space: str) -> str:
     """Metadata: what no kernel writes is loaded whenever it suits; what threads do in a loop may go side by side."""
+    group = f", !llvm.access.group {e.group}" if e.group else ""
     if i.opcode != "st" and space == "param" and _of_kernel(e, i):
-        return ", !invariant.load !0, !hcq.same !0"
+        return f", !invariant.load !0, !hcq.same !0{group}"
     if i.opcode != "st" and (space == "const" or i.has("nc")):
-        return ", !invariant.load !0"
-    return f", !llvm.access.group {e.group}" if e.group and space != "param" else ""
+        return f", !invariant.load !0{group}"
+    return group if space != "param" else ""
 
 
 def _of_kernel(e: Emitter, i: Instruction) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
 from hcq.cudacpu.lower import layout
@@ -9,7 +10,7 @@ from hcq.cudacpu.lower.analysis import Facts, facts_of, register_types
 from hcq.cudacpu.lower.emitter import quoted
 from hcq.cudacpu.lower.frames import Place
 from hcq.cudacpu.lower.nans import unsettled
-from hcq.cudacpu.ptx.errors import PtxError
+from hcq.cudacpu.ptx.errors import PtxError, Unsupported
 from hcq.cudacpu.ptx.nodes import Function, Module
 
 
@@ -17,7 +18,7 @@ from hcq.cudacpu.ptx.nodes import Function, Module
 class Options:
     """What the translation is told of the device."""
 
-    capability: int = 90
+    capability: int = 0  # 90 is 9.0; 0: any
     multiprocessors: int = 16
     check: bool = False
     regions: bool = False  # kernels with barriers of the whole block only become regions (llvm-grid.md)
@@ -204,9 +205,25 @@ def symbol(name: str) -> str:
     return f"@{quoted('ptx.' + name)}"
 
 
+def _check_target(module: Module, capability: int) -> None:
+    """sm_90 runs on 9.0 and later; sm_90a on 9.0 alone; sm_100f on those of its family, 10.x."""
+    if module.address_size != 64:
+        raise Unsupported(f".address_size {module.address_size}: addresses have 64 bits", module.lines["address_size"])
+    match = re.fullmatch(r"sm_(\d+)([af]?)", module.target[0] if module.target else "")
+    if match is None or not capability:
+        return
+    wanted, kind = int(match[1]), match[2]
+    if {"a": capability == wanted, "f": wanted <= capability < wanted // 10 * 10 + 10}.get(kind, capability >= wanted):
+        return
+    device = f"{capability // 10}.{capability % 10}"
+    why = f"the module is for {module.target[0]}, the device has compute capability {device} (see HCQ_CUDACPU_CC)"
+    raise Unsupported(why, module.lines["target"])
+
+
 def translate(module: Module, options: Options | None = None) -> Translated:
     """A parsed module as LLVM IR. Raises PtxError, and Unsupported for what is not run here, with the line."""
     chosen = options or Options()
+    _check_target(module, chosen.capability)
     translated = Unit(module, chosen).translate()
     if not chosen.regions:
         return translated

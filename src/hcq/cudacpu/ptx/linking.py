@@ -29,7 +29,10 @@ def link(modules: Sequence[Module]) -> Module:
     if len(modules) == 1:
         return modules[0]
     linked = Module(
-        max(each.version for each in modules), modules[0].target, max(each.address_size for each in modules)
+        max(each.version for each in modules),
+        max((each.target for each in modules), key=lambda names: int("".join(c for c in names[0] if c.isdigit()) or 0)),
+        min(each.address_size for each in modules),
+        modules[0].lines,
     )
     variables: dict[str, Variable] = {}
     functions: dict[str, Function] = {}

@@ -199,6 +199,7 @@ class Module:
     version: tuple[int, int] = (0, 0)
     target: tuple[str, ...] = ()
     address_size: int = 64
+    lines: dict[str, int] = field(default_factory=dict)  # of directives that there is one of
     variables: list[Variable] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
     files: dict[int, str] = field(default_factory=dict)

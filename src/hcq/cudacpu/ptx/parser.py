@@ -55,11 +55,13 @@ class _Parser:
         elif dot == ".version":
             self._version()
         elif dot == ".target":
+            self._module.lines["target"] = token.line
             names = [cursor.word("a target")]
             while cursor.take(","):
                 names.append(cursor.word("a target"))
             self._module.target = tuple(names)
         elif dot == ".address_size":
+            self._module.lines["address_size"] = token.line
             self._module.address_size = cursor.integer("the address size in bits")
         elif dot == ".file":
             number = cursor.integer("the file's number")
