@@ -212,6 +212,7 @@ bool Device::attribute(CUdevice_attribute which, int* value) const {
     case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED:
       return *value = 1, true;
     default:
       // The rest isn't there: textures, interprocess handles, clusters, graphics, compression.

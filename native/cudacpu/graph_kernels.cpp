@@ -83,7 +83,6 @@ HCQ_API cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUlaunchAttributeID wh
     auto kernel = kernel_of(handle);
     if (!kernel || !out || !for_graphs(which)) return CUDA_ERROR_INVALID_VALUE;
     std::memset(out, 0, sizeof *out);
-    if (which == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) out->clusterDim = {1, 1, 1};
     for (const CUlaunchAttribute& attribute : kernel->attributes)
       if (attribute.id == which) *out = attribute.value;
     return CUDA_SUCCESS;

@@ -14,6 +14,7 @@ std::atomic<bool> excess{false};
 struct Pools {
   std::mutex lock;  // guards the rest; nothing is called under it but the making of a pool
   PoolPtr defaults[64], current[64];
+  PoolPtr common[2];  // the host's, managed
   std::vector<std::weak_ptr<Pool>> all;
 };
 
@@ -32,8 +33,8 @@ std::vector<PoolPtr> live_pools() {
 }
 
 Memory kind_of(const CUmemPoolProps& props) {
-  if (props.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return Memory::host;
-  return props.allocType == CU_MEM_ALLOCATION_TYPE_MANAGED ? Memory::managed : Memory::pooled;
+  if (props.allocType == CU_MEM_ALLOCATION_TYPE_MANAGED) return Memory::managed;
+  return props.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? Memory::pooled : Memory::host;
 }
 
 }  // namespace
@@ -128,6 +129,21 @@ CUresult Pool::free(const std::shared_ptr<Stream>& stream, const RangePtr& range
     pending_.push_back(pending);
   }
   return enqueue(stream, std::make_shared<PoolFreeNode>(shared_from_this(), pending));
+}
+
+PoolPtr common_pool(bool managed) {
+  PoolPtr& place = pools().common[managed];
+  {
+    std::lock_guard<std::mutex> hold(pools().lock);
+    if (place) return place;
+  }
+  CUmemPoolProps props = {};
+  props.allocType = managed ? CU_MEM_ALLOCATION_TYPE_MANAGED : CU_MEM_ALLOCATION_TYPE_PINNED;
+  props.location.type = managed ? CU_MEM_LOCATION_TYPE_NONE : CU_MEM_LOCATION_TYPE_HOST;
+  PoolPtr made = Pool::make(props, nullptr);
+  std::lock_guard<std::mutex> hold(pools().lock);
+  if (!place) place = std::move(made);  // another thread may have been faster
+  return place;
 }
 
 PoolPtr default_pool(Device& device) {

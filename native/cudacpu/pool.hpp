@@ -54,6 +54,8 @@ using PoolPtr = std::shared_ptr<Pool>;
 // A device's own pool, and the one that cuMemAllocAsync takes from.
 PoolPtr default_pool(Device& device);
 PoolPtr current_pool(Device& device);
+// The one of the host's memory, or of managed memory.
+PoolPtr common_pool(bool managed);
 void set_current_pool(Device& device, const PoolPtr& pool);
 // The pool is no device's current one any more.
 void forget_pool(const PoolPtr& pool);

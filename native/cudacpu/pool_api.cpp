@@ -3,6 +3,7 @@
 
 #include "capture.hpp"
 #include "entry.hpp"
+#include "graph_memory.hpp"
 #include "handle.hpp"
 #include "pool.hpp"
 
@@ -26,16 +27,17 @@ CUresult with_pool(CUmemoryPool handle, F&& body) {
   });
 }
 
-// Runs `body(device)` for a location that is a device's; pools of other places have no current one to ask for.
+// Runs `body(device)` for a location that is a device's, and one of null for the host's and for managed memory.
 template <class F>
 CUresult with_location(const CUmemLocation* location, CUmemAllocationType type, F&& body) {
   return with_init([&]() -> CUresult {
     if (!location) return CUDA_ERROR_INVALID_VALUE;
-    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED) {
-      return CUDA_ERROR_NOT_SUPPORTED;
-    }
+    if (type == CU_MEM_ALLOCATION_TYPE_MANAGED) return body(nullptr);
+    if (type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+    if (on_host(location->type)) return body(nullptr);
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
     Device* device = find_device(location->id);
-    return device ? body(*device) : CUDA_ERROR_INVALID_DEVICE;
+    return device ? body(device) : CUDA_ERROR_INVALID_DEVICE;
   });
 }
 
@@ -43,8 +45,10 @@ CUresult allocate(CUdeviceptr* out, size_t bytes, const PoolPtr& pool, CUstream 
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Stream> stream;
   if (CUresult result = find_stream(context, handle, &stream)) return result;
-  if (is_capturing(*stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!bytes) return *out = 0, CUDA_SUCCESS;
+  if (is_capturing(*stream)) {  // the graph has memory of its own, whichever pool it was to come from
+    return pool->device ? capture_alloc(*stream, *pool->device, bytes, out) : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
   return pool->allocate(stream, bytes, out);
 }
 
@@ -136,6 +140,7 @@ HCQ_API cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* props) {
 HCQ_API cuMemPoolDestroy(CUmemoryPool handle) {
   return with_pool(handle, [&](const PoolPtr& pool) {
     if (pool->device && pool == default_pool(*pool->device)) return CUDA_ERROR_INVALID_VALUE;
+    if (pool == common_pool(false) || pool == common_pool(true)) return CUDA_ERROR_INVALID_VALUE;
     if (!handles<Pool>().remove(handle)) return CUDA_ERROR_INVALID_VALUE;
     forget_pool(pool);  // what is allocated from it keeps it until that is freed
     return CUDA_SUCCESS;
@@ -191,22 +196,27 @@ HCQ_API cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool handle, CUmemL
 }
 
 HCQ_API cuMemGetDefaultMemPool(CUmemoryPool* out, CUmemLocation* location, CUmemAllocationType type) {
-  return with_location(location, type, [&](Device& device) {
-    return out ? (*out = default_pool(device)->handle, CUDA_SUCCESS) : CUDA_ERROR_INVALID_VALUE;
+  return with_location(location, type, [&](Device* device) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    *out = (device ? default_pool(*device) : common_pool(type == CU_MEM_ALLOCATION_TYPE_MANAGED))->handle;
+    return CUDA_SUCCESS;
   });
 }
 
 HCQ_API cuMemGetMemPool(CUmemoryPool* out, CUmemLocation* location, CUmemAllocationType type) {
-  return with_location(location, type, [&](Device& device) {
-    return out ? (*out = current_pool(device)->handle, CUDA_SUCCESS) : CUDA_ERROR_INVALID_VALUE;
+  return with_location(location, type, [&](Device* device) {
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    *out = (device ? current_pool(*device) : common_pool(type == CU_MEM_ALLOCATION_TYPE_MANAGED))->handle;
+    return CUDA_SUCCESS;
   });
 }
 
 HCQ_API cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool handle) {
-  return with_location(location, type, [&](Device& device) {
+  return with_location(location, type, [&](Device* device) {
+    if (!device) return CUDA_ERROR_NOT_SUPPORTED;  // only devices have more than one
     return with_pool(handle, [&](const PoolPtr& pool) {
-      if (pool->device != &device) return CUDA_ERROR_INVALID_VALUE;
-      return set_current_pool(device, pool), CUDA_SUCCESS;
+      if (pool->device != device) return CUDA_ERROR_INVALID_VALUE;
+      return set_current_pool(*device, pool), CUDA_SUCCESS;
     });
   });
 }
@@ -242,12 +252,15 @@ HCQ_API cuMemFreeAsync(CUdeviceptr at, CUstream handle) {
   return with_context([&](Context& context) -> CUresult {
     std::shared_ptr<Stream> stream;
     if (CUresult result = find_stream(context, handle, &stream)) return result;
-    if (is_capturing(*stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (!at) return CUDA_SUCCESS;
+    bool done;
+    CUresult result = free_graph_memory(stream, at, &done);
+    if (done) return result;
+    if (is_capturing(*stream)) return CUDA_ERROR_INVALID_VALUE;  // a graph can't free what is no graph's
     RangePtr range = find_range(at);
     if (!range || range->base != at) return CUDA_ERROR_INVALID_VALUE;
     if (!range->pool) {  // cuMemAlloc's may be freed so, too
-      CUresult result = synchronize(stream);
+      result = synchronize(stream);
       return result ? result : cuMemFree_v2(at);
     }
     range = remove_range(at);

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 from driver import cuda, kernel, out, refused
@@ -460,3 +462,51 @@ def check_a_kernel_that_fails_ends_the_launch_and_the_context():
     assert refused(cuda.cuStreamSynchronize, on).name == "CUDA_ERROR_LAUNCH_FAILED"
     assert refused(stream).name == "CUDA_ERROR_LAUNCH_FAILED"
     assert memory[0] == 0
+
+
+def check_a_picture_shows_nodes_edges_and_what_is_asked_for():
+    made, memory, on = kernel(STEP), device_words(), stream()
+    with captured(on) as inner:
+        step(made, on, memory, 1, 1)
+    with captured(on) as graph:
+        cuda.cuMemsetD32Async(at(memory), ctypes.c_uint(3), ctypes.c_size_t(2), on)
+        cuda.cuGraphLaunch(instantiate(inner), on)
+    verbose = 1
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/graph.dot"
+        cuda.cuGraphDebugDotPrint(graph, path.encode(), 0)
+        plain = Path(path).read_text()
+        cuda.cuGraphDebugDotPrint(graph, path.encode(), verbose)
+        full = Path(path).read_text()
+        assert refused(cuda.cuGraphDebugDotPrint, graph, f"{folder}/no/file".encode(), 0).code == 304
+    assert plain.startswith("digraph") and plain.count(" -> ") == 1
+    assert all(part in plain for part in ("MEMSET", "GRAPH", "KERNEL\\nk")) and "block 1 x 1" not in plain
+    assert "block 1 x 1" in full and f"to {memory.ctypes.data:#x}" in full
+
+
+def check_allocations_of_a_captured_stream_are_the_graphs():
+    on, memory = stream(), device_words()
+    with captured(on) as graph:
+        address = out(ctypes.c_uint64, cuda.cuMemAllocAsync, ctypes.c_size_t(64), on)
+        cuda.cuMemsetD32Async(address, ctypes.c_uint(7), ctypes.c_size_t(16), on)
+        cuda.cuMemcpyAsync(at(memory), address, ctypes.c_size_t(32), on)
+        cuda.cuMemFreeAsync(address, on)
+    assert kinds(graph) == [MEM_ALLOC, MEMSET, MEMCPY, MEM_FREE]
+    executable = instantiate(graph)
+    for _ in range(2):
+        memory[:] = 0
+        run(executable, on)
+        assert (memory == 7).all()
+    other = out(ctypes.c_uint64, cuda.cuMemAllocAsync, ctypes.c_size_t(64), on)
+    with captured(on):
+        assert refused(cuda.cuMemFreeAsync, other, on).name == "CUDA_ERROR_INVALID_VALUE"
+    cuda.cuMemFreeAsync(other, on)
+    # What a launch left allocated is freed in the order of a stream.
+    with captured(on) as kept:
+        address = out(ctypes.c_uint64, cuda.cuMemAllocAsync, ctypes.c_size_t(64), on)
+    executable = instantiate(kept)
+    for _ in range(2):
+        cuda.cuGraphLaunch(executable, on)
+        cuda.cuMemsetD32Async(address, ctypes.c_uint(1), ctypes.c_size_t(16), on)
+        cuda.cuMemFreeAsync(address, on)
+    cuda.cuStreamSynchronize(on)

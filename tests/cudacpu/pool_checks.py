@@ -180,3 +180,17 @@ def check_host_pools_give_host_memory():
     at = alloc(mine, 1000)
     assert out(ctypes.c_uint32, cuda.cuPointerGetAttribute, 2, at).value == 1
     cuda.cuMemFreeAsync(at, None)
+
+
+def check_pools_of_the_host_and_of_managed_memory_are_there_from_the_beginning():
+    pinned, managed, none, host = 1, 2, 0, 2
+    for kind, place in ((pinned, host), (managed, none)):
+        location = (ctypes.c_int * 2)(place, 0)
+        pool = out(ctypes.c_void_p, cuda.cuMemGetMemPool, ctypes.byref(location), kind)
+        assert pool.value == out(ctypes.c_void_p, cuda.cuMemGetDefaultMemPool, ctypes.byref(location), kind).value
+        assert refused(cuda.cuMemPoolDestroy, pool).name == "CUDA_ERROR_INVALID_VALUE"
+        address = out(ctypes.c_uint64, cuda.cuMemAllocFromPoolAsync, ctypes.c_size_t(64), pool, None)
+        cuda.cuMemsetD32Async(address, ctypes.c_uint(5), ctypes.c_size_t(16), None)
+        cuda.cuStreamSynchronize(None)
+        assert (ctypes.c_uint32 * 16).from_address(address.value)[15] == 5
+        cuda.cuMemFreeAsync(address, None)
