@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hcq.cudacpu.lower import arithmetic
 from hcq.cudacpu.lower.arithmetic import IR, canonical, flushed, saturated, shrink, widen
-from hcq.cudacpu.lower.helpers import Code, call, intrinsic
+from hcq.cudacpu.lower.helpers import Code, intrinsic
 from hcq.cudacpu.lower.rounding import FORMATS, narrow, pack
 from hcq.cudacpu.lower.types import llvm, signed, width
 
@@ -68,15 +68,26 @@ def to_integer(code: Code, value: str, source: str, to: str, flags: frozenset[st
     wide = "f64" if source == "f64" else "f32"
     value = flushed(code, "f32", value, ftz)
     whole = next((WHOLE[each] for each in WHOLE if each in flags), "trunc")
-    value = intrinsic(code, whole, wide, value)
-    kind = llvm(to)
-    name = f"@llvm.fpto{'si' if signed(to) else 'ui'}.sat.{kind}.{wide}"
-    code.declare(f"declare {kind} {name}({IR[wide]})")
-    result = call(code, kind, name, f"{IR[wide]} {value}")
-    if source == "f64" or width(to) == 64:
-        unordered = code.op(f"fcmp uno {IR[wide]} {value}, 0.0")
-        result = code.op(f"select i1 {unordered}, {kind} {1 << (width(to) - 1)}, {kind} {result}")
-    return result
+    if whole != "trunc":  # which the conversion does itself
+        value = intrinsic(code, whole, wide, value)
+    return _whole(code, value, IR[wide], to, 1 << (width(to) - 1) if source == "f64" or width(to) == 64 else 0)
+
+
+def _whole(code: Code, value: str, ir: str, to: str, nan: int) -> str:
+    """A float or double truncated to an integer and clamped. (LLVM's own llvm.fptosi.sat is no vector operation.)"""
+    sign, bits = signed(to), width(to)
+    least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if sign else (0, (1 << bits) - 1)
+    low, end = f"{float(least):.1f}", f"{float(most + 1):.1f}"
+    above = code.op(f"fcmp ogt {ir} {value}, {low}")
+    over = code.op(f"fcmp oge {ir} {value}, {end}")
+    within = code.op(f"select i1 {above}, {ir} {value}, {ir} {low}")
+    within = code.op(f"select i1 {over}, {ir} {low}, {ir} {within}")
+    kind = f"i{max(bits, 32)}"
+    number = code.op(f"{'fptosi' if sign else 'fptoui'} {ir} {within} to {kind}")
+    number = code.op(f"select i1 {over}, {kind} {most}, {kind} {number}")
+    unordered = code.op(f"fcmp uno {ir} {value}, 0.0")
+    number = code.op(f"select i1 {unordered}, {kind} {nan}, {kind} {number}")
+    return code.op(f"trunc {kind} {number} to i{bits}") if bits < 32 else number
 
 
 def to_float(code: Code, value: str, source: str, to: str, flags: frozenset[str]) -> str:
