@@ -6,9 +6,9 @@ What does not live here: the parser (ptx).
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple
 
 from hcq.errors import CompileError
-from hcq.runtime.tuples import NamedTuple
 
 _FAT = 0xBA55ED50
 _LINKED = b"HCQLINK1"

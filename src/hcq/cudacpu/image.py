@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import struct
+from typing import NamedTuple
 
 from hcq.errors import InvalidProgram
-from hcq.runtime.tuples import NamedTuple
 
 _MAGIC = b"HCQCUDA4"
 

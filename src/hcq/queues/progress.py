@@ -7,10 +7,9 @@ the process are at (report).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq.runtime import lines
-from hcq.runtime.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

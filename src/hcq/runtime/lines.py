@@ -7,9 +7,9 @@ What does not live here: finding the line (native/python/user_line.cpp).
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from hcq import _native
-from hcq.runtime.tuples import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _OURS = [_PACKAGE + "testing" + os.sep, _PACKAGE + "demo" + os.sep]  # written like a user's

@@ -9,10 +9,10 @@ from __future__ import annotations
 import enum
 import struct
 import zlib
+from typing import NamedTuple
 
 from hcq.drivers.cpu import LIBRARY_VERSION
 from hcq.errors import InvalidProgram
-from hcq.runtime.tuples import NamedTuple
 
 MAGIC = b"HCQLIB\x1a\n"
 VERSION = LIBRARY_VERSION

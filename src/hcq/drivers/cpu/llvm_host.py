@@ -11,11 +11,10 @@ import re
 import sys
 import threading
 from importlib.machinery import PathFinder
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq import _native
 from hcq.errors import CompileError
-from hcq.runtime.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from types import ModuleType

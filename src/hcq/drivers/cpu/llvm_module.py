@@ -7,13 +7,12 @@ What does not live here: LLVM itself (llvm_host), how grid kernels become loops 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq.drivers.cpu import llvm_context, llvm_host
 from hcq.drivers.cpu import llvm_text as text
 from hcq.drivers.cpu.library import EntryKind, Function, Param, ParamKind
 from hcq.errors import CompileError
-from hcq.runtime.tuples import NamedTuple
 
 # What only grid kernels need is imported with the first of them: it takes longer to import than LLVM takes to compile
 # a plain one.

@@ -8,8 +8,7 @@ name that needs quotes. A user's text is never read. What does not live here: wh
 from __future__ import annotations
 
 import re
-
-from hcq.runtime.tuples import NamedTuple
+from typing import NamedTuple
 
 # Patterns as text: re compiles and keeps them when a kernel first needs them.
 # A global's name, or a string (skipped by whoever asks for names: group 1 is None there).

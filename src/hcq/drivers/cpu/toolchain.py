@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import functools
 import os
+from typing import NamedTuple
 
 from hcq import config
 from hcq.errors import CompileError
-from hcq.runtime.tuples import NamedTuple
 
 INCLUDE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)))), "include")
 HINT = "install clang or gcc (apt install clang), or pip install 'hcq[clang]', or name a compiler in HCQ_CC"
