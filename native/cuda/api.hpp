@@ -73,52 +73,64 @@ static_assert(sizeof(Copy3D) == 200, "CUDA_MEMCPY3D_v2");
 constexpr int kUnified = 4;
 
 // X(name here, symbol, arguments)
-#define HCQ_CUDA_FUNCTIONS(X)                                                                               \
-  X(init, cuInit, (unsigned))                                                                               \
-  X(driver_version, cuDriverGetVersion, (int*))                                                             \
-  X(error_name, cuGetErrorName, (Result, const char**))                                                     \
-  X(error_string, cuGetErrorString, (Result, const char**))                                                 \
-  X(device_count, cuDeviceGetCount, (int*))                                                                 \
-  X(device_get, cuDeviceGet, (Ordinal*, int))                                                               \
-  X(device_name, cuDeviceGetName, (char*, int, Ordinal))                                                    \
-  X(device_total, cuDeviceTotalMem_v2, (size_t*, Ordinal))                                                  \
-  X(device_attribute, cuDeviceGetAttribute, (int*, int, Ordinal))                                           \
-  X(can_access_peer, cuDeviceCanAccessPeer, (int*, Ordinal, Ordinal))                                       \
-  X(primary_retain, cuDevicePrimaryCtxRetain, (Handle*, Ordinal))                                           \
-  X(primary_release, cuDevicePrimaryCtxRelease_v2, (Ordinal))                                               \
-  X(primary_reset, cuDevicePrimaryCtxReset_v2, (Ordinal))                                                   \
-  X(push, cuCtxPushCurrent_v2, (Handle))                                                                    \
-  X(pop, cuCtxPopCurrent_v2, (Handle*))                                                                     \
-  X(current, cuCtxGetCurrent, (Handle*))                                                                    \
-  X(synchronize, cuCtxSynchronize, ())                                                                      \
-  X(enable_peer, cuCtxEnablePeerAccess, (Handle, unsigned))                                                 \
-  X(mem_info, cuMemGetInfo_v2, (size_t*, size_t*))                                                          \
-  X(mem_alloc, cuMemAlloc_v2, (Address*, size_t))                                                           \
-  X(mem_free, cuMemFree_v2, (Address))                                                                      \
-  X(mem_alloc_managed, cuMemAllocManaged, (Address*, size_t, unsigned))                                     \
-  X(host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                                                 \
-  X(host_free, cuMemFreeHost, (void*))                                                                      \
-  X(host_address, cuMemHostGetDevicePointer_v2, (Address*, void*, unsigned))                                \
-  X(host_register, cuMemHostRegister_v2, (void*, size_t, unsigned))                                         \
-  X(host_unregister, cuMemHostUnregister, (void*))                                                          \
-  X(copy_async, cuMemcpyAsync, (Address, Address, size_t, Handle))                                          \
-  X(stream_create, cuStreamCreate, (Handle*, unsigned))                                                     \
-  X(stream_destroy, cuStreamDestroy_v2, (Handle))                                                           \
-  X(stream_query, cuStreamQuery, (Handle))                                                                  \
-  X(stream_synchronize, cuStreamSynchronize, (Handle))                                                      \
-  X(stream_wait_event, cuStreamWaitEvent, (Handle, Handle, unsigned))                                       \
-  X(event_create, cuEventCreate, (Handle*, unsigned))                                                       \
-  X(event_destroy, cuEventDestroy_v2, (Handle))                                                             \
-  X(event_record, cuEventRecord, (Handle, Handle))                                                          \
-  X(event_query, cuEventQuery, (Handle))                                                                    \
-  X(event_synchronize, cuEventSynchronize, (Handle))                                                        \
-  X(event_elapsed, cuEventElapsedTime, (float*, Handle, Handle))                                            \
-  X(module_load, cuModuleLoadDataEx, (Handle*, const void*, unsigned, int*, void**))                        \
-  X(module_unload, cuModuleUnload, (Handle))                                                                \
-  X(module_function, cuModuleGetFunction, (Handle*, Handle, const char*))                                   \
-  X(function_attribute, cuFuncGetAttribute, (int*, int, Handle))                                            \
-  X(launch, cuLaunchKernel,                                                                                 \
-    (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, void**)) \
+#define HCQ_CUDA_FUNCTIONS(X)                                                        \
+  X(init, cuInit, (unsigned))                                                        \
+  X(driver_version, cuDriverGetVersion, (int*))                                      \
+  X(error_name, cuGetErrorName, (Result, const char**))                              \
+  X(error_string, cuGetErrorString, (Result, const char**))                          \
+  X(device_count, cuDeviceGetCount, (int*))                                          \
+  X(device_get, cuDeviceGet, (Ordinal*, int))                                        \
+  X(device_name, cuDeviceGetName, (char*, int, Ordinal))                             \
+  X(device_total, cuDeviceTotalMem_v2, (size_t*, Ordinal))                           \
+  X(device_attribute, cuDeviceGetAttribute, (int*, int, Ordinal))                    \
+  X(can_access_peer, cuDeviceCanAccessPeer, (int*, Ordinal, Ordinal))                \
+  X(primary_retain, cuDevicePrimaryCtxRetain, (Handle*, Ordinal))                    \
+  X(primary_release, cuDevicePrimaryCtxRelease_v2, (Ordinal))                        \
+  X(primary_reset, cuDevicePrimaryCtxReset_v2, (Ordinal))                            \
+  X(push, cuCtxPushCurrent_v2, (Handle))                                             \
+  X(pop, cuCtxPopCurrent_v2, (Handle*))                                              \
+  X(current, cuCtxGetCurrent, (Handle*))                                             \
+  X(synchronize, cuCtxSynchronize, ())                                               \
+  X(enable_peer, cuCtxEnablePeerAccess, (Handle, unsigned))                          \
+  X(mem_info, cuMemGetInfo_v2, (size_t*, size_t*))                                   \
+  X(mem_alloc, cuMemAlloc_v2, (Address*, size_t))                                    \
+  X(mem_free, cuMemFree_v2, (Address))                                               \
+  X(mem_alloc_managed, cuMemAllocManaged, (Address*, size_t, unsigned))              \
+  X(host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                          \
+  X(host_free, cuMemFreeHost, (void*))                                               \
+  X(host_address, cuMemHostGetDevicePointer_v2, (Address*, void*, unsigned))         \
+  X(host_register, cuMemHostRegister_v2, (void*, size_t, unsigned))                  \
+  X(host_unregister, cuMemHostUnregister, (void*))                                   \
+  X(copy_async, cuMemcpyAsync, (Address, Address, size_t, Handle))                   \
+  X(stream_create, cuStreamCreate, (Handle*, unsigned))                              \
+  X(stream_destroy, cuStreamDestroy_v2, (Handle))                                    \
+  X(stream_query, cuStreamQuery, (Handle))                                           \
+  X(stream_synchronize, cuStreamSynchronize, (Handle))                               \
+  X(stream_wait_event, cuStreamWaitEvent, (Handle, Handle, unsigned))                \
+  X(event_create, cuEventCreate, (Handle*, unsigned))                                \
+  X(event_destroy, cuEventDestroy_v2, (Handle))                                      \
+  X(event_record, cuEventRecord, (Handle, Handle))                                   \
+  X(event_query, cuEventQuery, (Handle))                                             \
+  X(event_synchronize, cuEventSynchronize, (Handle))                                 \
+  X(event_elapsed, cuEventElapsedTime, (float*, Handle, Handle))                     \
+  X(module_load, cuModuleLoadDataEx, (Handle*, const void*, unsigned, int*, void**)) \
+  X(module_unload, cuModuleUnload, (Handle))                                         \
+  X(module_function, cuModuleGetFunction, (Handle*, Handle, const char*))            \
+  X(function_attribute, cuFuncGetAttribute, (int*, int, Handle))                     \
+  X(launch, cuLaunchKernel,                                                          \
+    (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, void**))
+
+// Those that a driver, or a device, may lack: null then.
+#define HCQ_CUDA_OPTIONAL(X)                                                                                \
+  X(write_value, cuStreamWriteValue64_v2, (Handle, Address, uint64_t, unsigned))                            \
+  X(wait_value, cuStreamWaitValue64_v2, (Handle, Address, uint64_t, unsigned))                              \
+  X(pool_create, cuMemPoolCreate, (Handle*, const PoolProperties*))                                         \
+  X(pool_destroy, cuMemPoolDestroy, (Handle))                                                               \
+  X(pool_set, cuMemPoolSetAttribute, (Handle, int, void*))                                                  \
+  X(pool_access, cuMemPoolSetAccess, (Handle, const AccessDescription*, size_t))                            \
+  X(pool_trim, cuMemPoolTrimTo, (Handle, size_t))                                                           \
+  X(alloc_async, cuMemAllocFromPoolAsync, (Address*, size_t, Handle, Handle))                               \
+  X(free_async, cuMemFreeAsync, (Address, Handle))                                                          \
   X(graph_create, cuGraphCreate, (Handle*, unsigned))                                                       \
   X(graph_destroy, cuGraphDestroy, (Handle))                                                                \
   X(graph_add_kernel, cuGraphAddKernelNode_v2, (Handle*, Handle, const Handle*, size_t, const KernelNode*)) \
@@ -129,18 +141,6 @@ constexpr int kUnified = 4;
   X(graph_exec_copy, cuGraphExecMemcpyNodeSetParams, (Handle, Handle, const Copy3D*, Handle))               \
   X(graph_launch, cuGraphLaunch, (Handle, Handle))                                                          \
   X(graph_exec_destroy, cuGraphExecDestroy, (Handle))
-
-// Those that a driver, or a device, may lack: null then.
-#define HCQ_CUDA_OPTIONAL(X)                                                     \
-  X(write_value, cuStreamWriteValue64_v2, (Handle, Address, uint64_t, unsigned)) \
-  X(wait_value, cuStreamWaitValue64_v2, (Handle, Address, uint64_t, unsigned))   \
-  X(pool_create, cuMemPoolCreate, (Handle*, const PoolProperties*))              \
-  X(pool_destroy, cuMemPoolDestroy, (Handle))                                    \
-  X(pool_set, cuMemPoolSetAttribute, (Handle, int, void*))                       \
-  X(pool_access, cuMemPoolSetAccess, (Handle, const AccessDescription*, size_t)) \
-  X(pool_trim, cuMemPoolTrimTo, (Handle, size_t))                                \
-  X(alloc_async, cuMemAllocFromPoolAsync, (Address*, size_t, Handle, Handle))    \
-  X(free_async, cuMemFreeAsync, (Address, Handle))
 
 struct Api {
 #define HCQ_CUDA_POINTER(name, symbol, arguments) Result(*name) arguments;

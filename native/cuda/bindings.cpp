@@ -26,15 +26,15 @@ struct Kind {
   uint8_t size;
   Access access = Access::unknown;
 };
-constexpr Kind kKinds[] = {{"ptr", ParamKind::pointer, 8},   {"const", ParamKind::pointer, 8, Access::read},
-                           {"i8", ParamKind::i8, 1},         {"u8", ParamKind::u8, 1},
-                           {"i16", ParamKind::i16, 2},       {"u16", ParamKind::u16, 2},
-                           {"i32", ParamKind::i32, 4},       {"u32", ParamKind::u32, 4},
-                           {"i64", ParamKind::i64, 8},       {"u64", ParamKind::u64, 8},
-                           {"f16", ParamKind::f16, 2},       {"bf16", ParamKind::bf16, 2},
-                           {"f32", ParamKind::f32, 4},       {"f64", ParamKind::f64, 8},
-                           {"bool", ParamKind::boolean, 1},  {"bits8", ParamKind::bits8, 1},
-                           {"bits16", ParamKind::bits16, 2}, {"bits32", ParamKind::bits32, 4},
+constexpr Kind kKinds[] = {{"ptr", ParamKind::pointer, 8},     {"const", ParamKind::pointer, 8, Access::read},
+                           {"i8", ParamKind::i8, 1},           {"u8", ParamKind::u8, 1},
+                           {"i16", ParamKind::i16, 2},         {"u16", ParamKind::u16, 2},
+                           {"i32", ParamKind::i32, 4},         {"u32", ParamKind::u32, 4},
+                           {"i64", ParamKind::i64, 8},         {"u64", ParamKind::u64, 8},
+                           {"f16", ParamKind::f16, 2},         {"bf16", ParamKind::bf16, 2},
+                           {"f32", ParamKind::f32, 4},         {"f64", ParamKind::f64, 8},
+                           {"boolean", ParamKind::boolean, 1}, {"bits8", ParamKind::bits8, 1},
+                           {"bits16", ParamKind::bits16, 2},   {"bits32", ParamKind::bits32, 4},
                            {"bits64", ParamKind::bits64, 8}};
 
 const Kind& kind_of(const std::string& name) {
@@ -114,7 +114,7 @@ void give_capsule(PyObject* unused) {
 }
 
 nb::object make_program(std::shared_ptr<Module> module, const std::string& symbol, const std::string& name,
-                        const std::vector<std::string>& arguments, bool typed,
+                        const std::vector<std::string>& arguments, const std::vector<std::string>& names, bool typed,
                         std::tuple<uint32_t, uint32_t, uint32_t> wanted) {
   auto k = std::make_unique<Kernel>();
   without_gil([&] {
@@ -133,7 +133,7 @@ nb::object make_program(std::shared_ptr<Module> module, const std::string& symbo
       const Kind& kind = kind_of(arguments[i]);
       if ((kind.kind == ParamKind::pointer) != pointers) continue;
       at = (at + kind.size - 1) / kind.size * kind.size;
-      if (typed) program->params.push_back(Param{kind.kind, kind.access, kind.size, at, ""});
+      if (typed) program->params.push_back(Param{kind.kind, kind.access, kind.size, at, names[i]});
       k->arguments[i] = Argument{at, kind.size};
       at += kind.size;
       if (typed) program->pointers += pointers;
@@ -193,8 +193,9 @@ void bind(nb::module_& m) {
       },
       nb::arg("context"), nb::arg("image"), "Load PTX or a cubin. RuntimeError with what the driver said.");
   m.def("cuda_program", make_program, nb::arg("module"), nb::arg("symbol"), nb::arg("name"), nb::arg("arguments"),
-        nb::arg("typed"), nb::arg("wanted"),
-        "What a Program is made of: a kernel of a module, its arguments' types in order, and the only size of groups\n"
+        nb::arg("names"), nb::arg("typed"), nb::arg("wanted"),
+        "What a Program is made of: a kernel of a module, its arguments' types and names in order, and the only size "
+        "of groups\n"
         "that it takes, (0, 0, 0) for any. RuntimeError where the module has no such kernel.");
   m.def(
       "cuda_held",

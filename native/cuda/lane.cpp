@@ -30,30 +30,38 @@ struct Given {
 class Teller {
  public:
   ~Teller() {
+    if (!thread_.joinable()) return;
     {
-      std::lock_guard<std::mutex> guard(lock_);
-      stop_ = true;
+      std::lock_guard<std::mutex> guard(state_->lock);
+      state_->stop = true;
     }
-    changed_.notify_one();
-    if (thread_.joinable()) thread_.join();
+    state_->changed.notify_one();
+    // The last reference to the queue may have gone in the thread itself, which ends when it is back.
+    if (thread_.get_id() == std::this_thread::get_id())
+      thread_.detach();
+    else
+      thread_.join();
   }
 
   void tell(Queue* q, Lane* lane) {
     {
-      std::lock_guard<std::mutex> guard(lock_);
-      queue_ = q;
-      if (!thread_.joinable()) thread_ = std::thread([this, lane] { run(lane); });
+      std::lock_guard<std::mutex> guard(state_->lock);
+      state_->queue = q;
     }
-    changed_.notify_one();
+    if (!thread_.joinable()) thread_ = std::thread(run, state_, lane);
+    state_->changed.notify_one();
   }
 
  private:
-  void run(Lane* lane);
+  struct State {
+    std::mutex lock;  // a leaf
+    std::condition_variable changed;
+    Queue* queue = nullptr;  // who is told next
+    bool stop = false;
+  };
+  static void run(std::shared_ptr<State> state, Lane* lane);
 
-  std::mutex lock_;  // a leaf
-  std::condition_variable changed_;
-  Queue* queue_ = nullptr;  // who is told next
-  bool stop_ = false;
+  std::shared_ptr<State> state_ = std::make_shared<State>();  // the thread may outlive the lane by a moment
   std::thread thread_;
 };
 
@@ -73,17 +81,17 @@ struct Lane {
   Teller teller;
 };
 
-void Teller::run(Lane* lane) {
+void Teller::run(std::shared_ptr<State> state, Lane* lane) {
   api().push(lane->context->handle());
-  std::unique_lock<std::mutex> guard(lock_);
+  std::unique_lock<std::mutex> guard(state->lock);
   for (;;) {
-    changed_.wait(guard, [this] { return queue_ || stop_; });
-    if (!queue_) return;
-    Queue* q = queue_;
-    queue_ = nullptr;
+    state->changed.wait(guard, [&] { return state->queue || state->stop; });
+    if (!state->queue) return;
+    Queue* q = state->queue;
+    state->queue = nullptr;
     guard.unlock();
     if (api().event_synchronize(lane->told) != kSuccess) lane->suspect.store(true, std::memory_order_relaxed);
-    commands_over(q);
+    commands_over(q);  // the lane may be gone then
     guard.lock();
   }
 }

@@ -304,6 +304,7 @@ def cuda_program(
     symbol: str,
     name: str,
     arguments: list[str],
+    names: list[str],
     typed: bool,
     wanted: tuple[int, int, int],
 ) -> object: ...

@@ -15,7 +15,7 @@ from hcq.drivers.cuda import mangling
             "types",
             (
                 "const",
-                "bool",
+                "boolean",
                 "i8",
                 "u8",
                 "i16",

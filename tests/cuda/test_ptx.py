@@ -29,9 +29,14 @@ MODULE = """
 
 def test_parameters_are_read_with_their_sizes():
     found = ptx.entries(MODULE)
-    assert [each.kind for each in found["add"].parameters] == ["ptr", "word", "bits32", "i16", "f64", "f16", "?12"]
+    assert [each.kind for each in found["add"].parameters] == ["ptr", "bits64", "bits32", "i16", "f64", "f16", "?12"]
     assert [each.size for each in found["add"].parameters] == [8, 8, 4, 2, 8, 2, 12]
     assert found["add"].items == (32, 2, 1)
+
+
+def test_a_module_that_marks_no_pointer_may_have_them_in_any_64_bits():
+    found = ptx.entries(".version 8.0\n.entry f(.param .u64 a, .param .b64 b, .param .s64 c) { ret; }")
+    assert [each.kind for each in found["f"].parameters] == ["word", "word", "i64"]
 
 
 def test_kernels_without_parameters_are_found_and_functions_are_none():

@@ -16,6 +16,7 @@ from hcq.graph import packed
 from hcq.graph.nodes import EVERYTHING, Copy, HostCopy, Launch, Node, Span, Sync
 from hcq.queues.device import HCQCompiled
 from hcq.runtime import lines, watch
+from hcq.runtime.copy import map_both
 from hcq.runtime.registry import Device
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ class Recorder(watch.Observer):
                 raise RuntimeError("a copy from NPY inside hcq.capture: the array may have changed by a replay")
             self._keep(buf, buf._buf)
         to, here = (Device[buf.device] for buf in (dest, src))
-        if getattr(to, "signal_t", None) is not getattr(here, "signal_t", 0) or not hasattr(here.allocator, "transfer"):
+        by_queue = getattr(to, "signal_t", None) is getattr(here, "signal_t", 0) and hasattr(here.allocator, "transfer")
+        if not by_queue or (to is not here and not map_both(dest, src)):
             self._add(HostCopy(dest, src), "host")
             return True
         return self._copy(here, to, dest, src, dest._buf, src._buf, src.nbytes)

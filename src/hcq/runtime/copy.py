@@ -80,20 +80,27 @@ def _on_devices(dest: Buffer, src: Buffer, stream: Any) -> bool:
     devices = {"src_dev": _device(src), "dest_dev": _device(dest)}
     if stream is not None:
         devices["stream"] = stream
-    if "DISK" in (dest.device.partition(":")[0], src.device.partition(":")[0]):
-        if _device(dest).signal_t is not _device(src).signal_t:  # queues of drivers in Python don't reach files
-            return False
-    elif not _one_kind(dest, src):
-        if not hasattr(to, "map") or not hasattr(here, "map"):
-            return False
-        try:
-            here.map(dest._buf)
-            to.map(src._buf)
-        except (ValueError, NotImplementedError):  # memory that this device can't reach
-            return False
+    of_file = "DISK" in (dest.device.partition(":")[0], src.device.partition(":")[0])
+    if of_file and _device(dest).signal_t is not _device(src).signal_t:  # queues of drivers in Python don't reach files
+        return False
+    if not _one_kind(dest, src) and not map_both(dest, src):
+        return False
     try:
         to.transfer(dest._buf, src._buf, src.nbytes, **devices)
     except NotImplementedError:  # devices of one kind that don't reach each other's memory: nothing was queued
+        return False
+    return True
+
+
+def map_both(dest: Buffer, src: Buffer) -> bool:
+    """Make each buffer's memory reachable for the other's device; False where one of them can't reach it."""
+    to, here = dest.allocator, src.allocator
+    if not hasattr(to, "map") or not hasattr(here, "map"):
+        return False
+    try:
+        here.map(dest._buf)
+        to.map(src._buf)
+    except (ValueError, NotImplementedError):
         return False
     return True
 

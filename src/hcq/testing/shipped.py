@@ -38,6 +38,10 @@ def describe(device: str) -> DriverUnderTest:
 
         kernels = {**_portable("spirv"), "spin": spin.source("spirv", cost=23_000)}
         return DriverUnderTest(name, kernels=kernels, **told)
+    if kind == "CUDA":
+        log = {} if _has_nvrtc() else {"log": "CUDA C is compiled by NVRTC, which is not here"}
+        told = {"lacks": {**CUDA_LACKS, **log}, "exclusions": CUDA_NEVER, "bad_source": BAD_CUDA}
+        return DriverUnderTest(name, kernels=_portable("ptx"), warning_source=None if log else WARNING_CUDA, **told)
     if kind == "NULL":
         return DriverUnderTest(name, kernels={"nothing": "nothing"}, lacks=NULL_LACKS, core=name == "NULL")
     untold = _UNTOLD if kind == "PYTHON" else (*_UNTOLD, "kernels")
@@ -105,6 +109,26 @@ VULKAN_LACKS: Mapping[str, str] = {
 VULKAN_NEVER: Mapping[str, str] = {
     "checks.races": "streams of drivers in Python share one queue of a kind, so that copies of two are in order",
 }
+
+
+BAD_CUDA = 'extern "C" __global__ void broken(int *out) {\n  out[0] = undeclared;\n}\n'
+WARNING_CUDA = ("warned", 'extern "C" __global__ void warned(int *out) {\n  int unused;\n  out[0] = 1;\n}\n')
+
+CUDA_LACKS: Mapping[str, str] = {
+    "fork": "NVIDIA's driver does not work in a child forked after it was used, and opening it anew is refused",
+    "host_memory": "the device's memory is its own: the host copies",
+    "zero_copy": "the device's memory is its own: the host copies",
+    "host_pointers": "its kernels reach memory that CUDA gave out",
+    "plain": "a kernel takes any sizes",
+}
+
+CUDA_NEVER: Mapping[str, str] = {}
+
+
+def _has_nvrtc() -> bool:
+    from hcq.drivers.cuda import nvrtc
+
+    return nvrtc.version() is not None
 
 
 def _vulkan_lacks() -> Mapping[str, str]:

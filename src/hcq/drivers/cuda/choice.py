@@ -77,12 +77,12 @@ def choose(name: str) -> Found:
 
 def _install() -> None:
     try:
-        from hcq import cudacpu
+        from hcq.cudacpu import install
     except ImportError as error:
         raise DeviceUnavailable(
             f"HCQ_CUDA=cpu, and hcq.cudacpu can't be imported ({error})", "this build of hcq was made without it"
         ) from error
-    cudacpu.install()
+    install()
 
 
 def _listed(found: list[Found]) -> str:

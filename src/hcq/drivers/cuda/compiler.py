@@ -26,10 +26,12 @@ class CompilerWarning(UserWarning):
 
 class Kernel(NamedTuple):
     """A kernel of a library. `arguments`: for each "ptr", "const" for a pointer that is only read through, a value's
-    type, "word" for 64 bits of which nobody said whether they are a pointer, or "?n" for a structure of n bytes."""
+    type, "word" for 64 bits of which nobody said whether they are a pointer, or "?n" for a structure of n bytes.
+    `names` are theirs, "" where nobody said them."""
 
     symbol: str
     arguments: list[str]
+    names: list[str]
     items: tuple[int, int, int]
 
 
@@ -120,7 +122,7 @@ def read_library(lib: bytes) -> Library:
         raise InvalidProgram(f"a damaged library of the CUDA compiler ({len(data)} bytes)")
     size = int.from_bytes(body[:8], "little")
     head = json.loads(body[8 : 8 + size])
-    kernels = {name: Kernel(symbol, args, tuple(items)) for name, (symbol, args, items) in head.items()}
+    kernels = {name: Kernel(symbol, args, names, tuple(items)) for name, (symbol, args, names, items) in head.items()}
     return Library(kernels, body[8 + size :])
 
 
@@ -130,7 +132,7 @@ def _packed(found: Mapping[str, ptx.Entry], signatures: Mapping[str, str], image
     for symbol, entry in found.items():
         known = mangling.read(symbol)
         kinds = mangling.read_signature(signatures[symbol]) if symbol in signatures else known and known.kinds
-        head[symbol] = symbol, _arguments(entry, kinds), entry.items
+        head[symbol] = symbol, _arguments(entry, kinds), [each.name for each in entry.parameters], entry.items
         if known is not None:
             plain.setdefault(known.plain, []).append(symbol)
     for name, symbols in plain.items():

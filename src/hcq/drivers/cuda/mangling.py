@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 _BUILTIN = {
-    "b": "bool",
+    "b": "boolean",
     "a": "i8",
     "c": "i8",
     "h": "u8",

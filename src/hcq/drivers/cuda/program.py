@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hcq import _native
 from hcq.drivers.cuda.compiler import read_library
 from hcq.errors import InvalidProgram, LaunchError
+from hcq.queues.launch import VALUE_TYPES
 from hcq.queues.program import HCQProgram
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class CUDAProgram(_native.Program, HCQProgram):
         if name not in library.kernels:
             known = ", ".join(library.kernels) or "none"
             raise InvalidProgram(f"no kernel {name!r} in the library: it has {known}")
-        symbol, arguments, items = library.kernels[name]
+        symbol, arguments, names, items = library.kernels[name]
         for index, kind in enumerate(arguments):
             if kind.startswith("?"):
                 raise InvalidProgram(
@@ -41,13 +42,15 @@ class CUDAProgram(_native.Program, HCQProgram):
         kinds = [kind if kind != "word" else "u64" for kind in arguments]
         try:
             module = _native.cuda_module(dev.native, library.image)
-            made = _native.cuda_program(module, symbol, name, kinds, typed, items)
+            made = _native.cuda_program(module, symbol, name, kinds, names, typed, items)
         except RuntimeError as error:
             raise InvalidProgram(f"{name}: {dev.dname} does not load the library: {error}") from error
         self = super().__new__(cls, dev, name, made)
         if typed:
-            self.value_types = [kind for kind in arguments if kind not in ("ptr", "const")]
-            self.buffer_count = len(arguments) - len(self.value_types)
+            values = [kind for kind in arguments if kind not in ("ptr", "const")]
+            self.buffer_count = len(arguments) - len(values)
+            if all(kind in VALUE_TYPES for kind in values):  # PTX doesn't say whether integers have a sign
+                self.value_types = values
         return self
 
     def __init__(self, dev: CUDADevice, name: str, lib: bytes) -> None:

@@ -5,8 +5,9 @@ What does not live here: compiling CUDA C (nvrtc), and types that only a mangled
 
 from __future__ import annotations
 
+import json
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{;]*)[{;]", re.DOTALL)
@@ -28,12 +29,16 @@ _SIGNED = {
 }
 
 
+_ABOUT = re.compile(r"^// hcq\.kernel (\{.*\})$", re.MULTILINE)
+
+
 class Parameter(NamedTuple):
     """`kind`: a key of VALUE_TYPES, "bits8" ... "bits32", "ptr"; "word" for 64 bits that may be a pointer; "?n" for n
     bytes of a structure. `size` in bytes."""
 
     kind: str
     size: int
+    name: str = ""
 
 
 class Entry(NamedTuple):
@@ -49,13 +54,30 @@ def is_ptx(text: str) -> bool:
 
 
 def entries(text: str) -> dict[str, Entry]:
-    """The kernels of a module, by their symbols."""
+    """The kernels of a module, by their symbols.
+
+    Who marks pointers, as LLVM does, marks all of them: then other 64-bit parameters are numbers.
+    """
+    told = {each["name"]: each for each in map(json.loads, _ABOUT.findall(text))}
+    marks = re.search(r"\.param\s[^,;()]*\.ptr\b", text) is not None
     found = {}
     for name, parameters, directives in _ENTRY.findall(_COMMENTS.sub("", text)):
         required = _REQUIRED.search(directives)
         x, y, z = (int(each or 1) for each in required.groups()) if required else (0, 0, 0)
-        found[name] = Entry(tuple(_parameter(*each) for each in _PARAMETER.findall(parameters or "")), (x, y, z))
+        read = [_parameter(*each) for each in _PARAMETER.findall(parameters or "")]
+        if marks:
+            read = [Parameter("bits64", 8) if each.kind == "word" else each for each in read]
+        found[name] = Entry(tuple(_named(read, told.get(name))), (x, y, z))
     return found
+
+
+def _named(read: list[Parameter], about: dict[str, Any] | None) -> list[Parameter]:
+    """With what hcq's own kernels say of themselves (hcq.kernels.lower.about)."""
+    if about is None:
+        return read
+    kinds = ["const" if access == "r" else "ptr" for access in about["accesses"]] + about["value_types"]
+    names = about["buffers"] + about["values"]
+    return [Parameter(kind, each.size, name) for each, kind, name in zip(read, kinds, names, strict=True)]
 
 
 def _parameter(type_: str, pointer: str, count: str) -> Parameter:

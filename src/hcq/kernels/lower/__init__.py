@@ -37,13 +37,15 @@ def source(function: Function, language: str, target: str | None = None) -> Any:
 
         return llvm.write(subgroups.expand(function, apart=True))
     if language in ("nvptx", "amdgpu", "ptx"):
-        from hcq.kernels.lower import remainder
+        from hcq.kernels.lower import about, remainder
         from hcq.kernels.lower.llvm import targets
         from hcq.kernels.lower.llvm import writer as llvm
 
         processor = targets.GPUS["nvptx" if language == "ptx" else language]
         text = llvm.write(remainder.expand(function), processor)
-        return targets.assembly(text, processor, target) if language == "ptx" else text
+        if language != "ptx":
+            return text
+        return f"// {about.line(function, entry_name(function.name))}\n{targets.assembly(text, processor, target)}"
     if language == "spirv":
         from hcq.kernels.lower.spirv import writer as spirv
 

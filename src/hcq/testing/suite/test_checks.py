@@ -12,6 +12,7 @@ from hcq.testing.suite.tools import I32, address
 
 def _copies(dev, ordered: bool) -> None:
     source, between, out = (hcq.empty(4, I32, dev.dname).fill(1) for _ in range(3))
+    dev.synchronize()  # filling may only be queued, and streams don't wait for that
     first, second = dev.stream(), dev.stream()
     hcq.copy(between, source, stream=first)
     if ordered:

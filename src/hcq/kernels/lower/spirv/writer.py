@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from hcq.errors import CompileError
 from hcq.kernels import types
-from hcq.kernels.accesses import access_words
-from hcq.kernels.lower import fused, quotient, remainder, subgroups
+from hcq.kernels.lower import about, fused, quotient, remainder, subgroups
 from hcq.kernels.lower.names import entry_name
 from hcq.kernels.lower.spirv.arguments import Arguments
 from hcq.kernels.lower.spirv.codes import BUILTINS
@@ -107,22 +106,17 @@ class Writer(Flow):
                 if f"{words}{bits}" in self.words and (bits == 32 or "Float64" in m.capabilities):
                     m.need(mode)
                     m.head.append(["OpExecutionMode", main, mode, bits])
-        m.names += [["OpName", main, name], ["OpModuleProcessed", f"hcq.kernel {self.about(name)}"]]
+        m.names += [["OpName", main, name], ["OpModuleProcessed", f"{about.MARK}{self.about(name)}"]]
         return m.words()
 
     def about(self, name: str) -> str:
         """What a driver has to know besides."""
-        values = [types.element_of(each.type) for each in self.function.scalars]
         return json.dumps(
             {
-                "name": name,
+                **about.of(self.function, name),
                 "arguments": self.arguments.place,
                 "argument_bytes": self.arguments.size,
                 "push_bytes": self.arguments.pushed,
-                "buffers": [each.name for each in self.function.pointers],
-                "accesses": access_words(self.function),
-                "values": [each.name for each in self.function.scalars],
-                "value_types": ["boolean" if each is types.bool_ else each.name for each in values],
                 "local_bytes": self.memory.local_bytes,
             },
             ensure_ascii=False,
