@@ -44,7 +44,8 @@ enum class Op : uint32_t {
   redux,    // mask; a[0]: value, a[1]: operation (0 add, 1 min.s, 2 max.s, 3 min.u, 4 max.u, 5 and, 6 or, 7 xor); r[0]
   active_mask,  // r[0]: those of the warp that stand here too
   exchange,     // mask; a[0]: address of `a[1]` bytes that the thread gives, a[2]: address of 32 * a[1] bytes that it
-                // gets: for mma and ldmatrix
+                // gets: for mma and ldmatrix; a[2] 0: r[0] is the address of a buffer that the warp shares, there until
+                // its next exchange
   exited,       // the thread returned; it is not resumed again
   yield,        // the thread waits for what others do: nanosleep, and loops that look at memory until it changes
 };

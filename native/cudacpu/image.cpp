@@ -1,6 +1,8 @@
 // Asking the compiler, and what it calls back.
 #include "image.hpp"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -68,8 +70,29 @@ const Global* Image::global(const std::string& name) const {
   return nullptr;
 }
 
+// A Python process that was started from one with the library (LD_LIBRARY_PATH, hcq.cudacpu.child_environment) finds
+// the library by itself; nobody has given it a compiler. The interpreter is asked for by name: the library has none in
+// it.
+void ask_python() {
+  using Ensure = int (*)();
+  using Release = void (*)(int);
+  using Run = int (*)(const char*);
+  auto is_initialized = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
+  auto ensure = reinterpret_cast<Ensure>(dlsym(RTLD_DEFAULT, "PyGILState_Ensure"));
+  auto release = reinterpret_cast<Release>(dlsym(RTLD_DEFAULT, "PyGILState_Release"));
+  auto run = reinterpret_cast<Run>(dlsym(RTLD_DEFAULT, "PyRun_SimpleString"));
+  if (!is_initialized || !ensure || !release || !run || !is_initialized()) return;
+  int state = ensure();
+  run("import hcq.cudacpu as _hcq_cudacpu\n_hcq_cudacpu.install()\ndel _hcq_cudacpu\n");
+  release(state);
+}
+
 CUresult compile(const void* data, size_t size, uint32_t capability, bool only_compile, Image& image) {
   CompileFn compiler = g_compile.load();
+  if (!compiler) {
+    ask_python();
+    compiler = g_compile.load();
+  }
   if (!compiler) {
     image.errors = "hcq.cudacpu: nobody compiles PTX here: the library was not loaded by hcq.cudacpu.install()";
     return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;

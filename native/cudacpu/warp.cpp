@@ -118,7 +118,19 @@ void redux(Thread* threads, uint32_t members) {
   for (left = members; left;) threads[take(left)].r[0] = result;
 }
 
-void exchange(Thread* threads, uint32_t members) {
+// All read what all gave, from one buffer.
+void exchange_shared(Thread* threads, uint32_t members, std::vector<uint8_t>& buffer) {
+  for (uint32_t left = members; left;) {
+    uint32_t lane = take(left);
+    Thread& t = threads[lane];
+    if (buffer.size() < kLanes * t.a[1]) buffer.resize(kLanes * t.a[1]);
+    std::memcpy(buffer.data() + lane * t.a[1], reinterpret_cast<const void*>(t.a[0]), t.a[1]);
+  }
+  for (uint32_t left = members; left;) threads[take(left)].r[0] = reinterpret_cast<uint64_t>(buffer.data());
+}
+
+void exchange(Thread* threads, uint32_t members, std::vector<uint8_t>& buffer) {
+  if (!threads[__builtin_ctz(members)].a[2]) return exchange_shared(threads, members, buffer);
   for (uint32_t left = members; left;) {
     Thread& t = threads[take(left)];
     auto* to = reinterpret_cast<uint8_t*>(t.a[2]);
@@ -129,7 +141,8 @@ void exchange(Thread* threads, uint32_t members) {
   }
 }
 
-void carry_out(Thread* threads, uint32_t members, Op op) {
+void carry_out(Warp& warp, uint32_t members, Op op) {
+  Thread* threads = warp.threads;
   switch (op) {
     case Op::shuffle:
       return shuffle(threads, members);
@@ -140,7 +153,7 @@ void carry_out(Thread* threads, uint32_t members, Op op) {
     case Op::redux:
       return redux(threads, members);
     case Op::exchange:
-      return exchange(threads, members);
+      return exchange(threads, members, warp.exchanged);
     default:
       return;  // warp_sync: that they came is all
   }
@@ -162,7 +175,7 @@ bool complete_operations(Warp& warp, Check* check) {
       here |= (other.op == first.op && other.mask == first.mask ? 1u : 0u) << lane;
     }
     if (here != members) continue;
-    carry_out(warp.threads, members, first.op);
+    carry_out(warp, members, first.op);
     if (check && first.op == Op::warp_sync) check->warp_barrier(warp, members);
     warp.waiting &= ~members;
     warp.ready |= members;

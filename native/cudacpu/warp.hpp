@@ -2,6 +2,7 @@
 // live here: barriers of a block, and resuming threads (block.hpp).
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "abi.hpp"
 
@@ -11,13 +12,14 @@ class Check;
 
 // Lanes by what they do, a bit each. Every lane is in one of them or has returned.
 struct Warp {
-  Thread* threads;   // of lane 0
-  uint32_t lanes;    // those that exist
-  uint32_t ready;    // may run
-  uint32_t barrier;  // stand at a barrier of the block
-  uint32_t waiting;  // stand at an operation of the warp
-  uint32_t asking;   // want to know who else stands here
-  uint32_t yielded;  // wait for what others write
+  Thread* threads;                 // of lane 0
+  uint32_t lanes;                  // those that exist
+  uint32_t ready;                  // may run
+  uint32_t barrier;                // stand at a barrier of the block
+  uint32_t waiting;                // stand at an operation of the warp
+  uint32_t asking;                 // want to know who else stands here
+  uint32_t yielded;                // wait for what others write
+  std::vector<uint8_t> exchanged;  // what all gave; operations that exchange are those of whole warps
 
   uint32_t live() const { return ready | barrier | waiting | asking | yielded; }
 };

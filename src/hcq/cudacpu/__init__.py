@@ -25,7 +25,7 @@ from hcq.errors import DeviceUnavailable
 if TYPE_CHECKING:
     from hcq.cudacpu.loading import Loader
 
-__all__ = ["install", "installed", "library_path"]
+__all__ = ["child_environment", "install", "installed", "library_path"]
 
 _SONAME = "libcuda.so.1"
 _lock = threading.Lock()
@@ -49,8 +49,8 @@ def install() -> None:
     """Make this process's CUDA driver the one on the CPU; once it is, further calls do nothing.
 
     Loads the library with global symbols, so that whoever opens libcuda.so.1 later gets it. Processes that are started
-    from here with HCQ_CUDA=cpu in their environment do so too when they open the CUDA device of hcq; others call this.
-    Any thread. Raises DeviceUnavailable where another CUDA driver was loaded before: a process has one.
+    from here have their own; `child_environment` makes it this one too. A forked child has none, as with a GPU. Any
+    thread. Raises DeviceUnavailable where another CUDA driver was loaded before: a process has one.
     """
     global _loader
     with _lock:
@@ -69,6 +69,16 @@ def install() -> None:
         loader.install()
         atexit.register(loader.remove)
         _loader = loader
+
+
+def child_environment() -> dict[str, str]:
+    """What the environment of a process must have for its CUDA driver to be this one, where it is a Python process with
+    hcq: HCQ_CUDA for hcq's own CUDA device, LD_LIBRARY_PATH for whoever opens libcuda.so.1. Wins over nothing else that
+    is in LD_LIBRARY_PATH already, but stands first."""
+    before = os.environ.get("LD_LIBRARY_PATH", "")
+    folder = os.path.dirname(library_path())
+    parts = [folder, *(part for part in before.split(os.pathsep) if part and part != folder)]
+    return {"HCQ_CUDA": "cpu", "LD_LIBRARY_PATH": os.pathsep.join(parts)}
 
 
 def _loaded_driver() -> str | None:

@@ -12,8 +12,8 @@ _USAGE = """usage: python -m hcq.cudacpu script.py [arguments]
        python -m hcq.cudacpu -m module [arguments]
        python -m hcq.cudacpu -c code [arguments]
 
-Runs a Python program with hcq's CUDA driver on the CPU in place of NVIDIA's. HCQ_CUDA=cpu is set for it, and for the
-processes that it starts."""
+Runs a Python program with hcq's CUDA driver on the CPU in place of NVIDIA's. The Python processes that it
+starts have it too."""
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_USAGE, file=sys.stderr if not arguments else sys.stdout)
         raise SystemExit(0 if arguments else 2)
-    os.environ["HCQ_CUDA"] = "cpu"
+    os.environ.update(hcq.cudacpu.child_environment())
     hcq.cudacpu.install()
     what = arguments[0]
     if what in ("-m", "-c") and len(arguments) < 2:

@@ -1,0 +1,81 @@
+"""Who has the CUDA driver on the CPU: programs run with it, the processes they start, and nobody by accident."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+USES = """
+import ctypes
+import driver, numpy as np
+from launch_checks import IOTA
+def use():
+    driver.fresh()
+    result = np.zeros(64, np.uint32)
+    driver.run(driver.kernel(IOTA), 2, 32, result, 1)
+    assert (result == np.arange(64) + 1).all()
+"""
+
+
+def python(*arguments, code=0):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE), *sys.path]))}
+    environment.pop("LD_LIBRARY_PATH", None)
+    done = subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=60, cwd=HERE
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_scripts_modules_and_code_run_with_the_driver(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(USES + "use()\nimport sys\nprint(sys.argv, __name__)")
+    assert python("-m", "hcq.cudacpu", str(script), "a", "-b").strip() == f"['{script}', 'a', '-b'] __main__"
+    assert "['-c', 'x'] ok" in python("-m", "hcq.cudacpu", "-c", USES + "use()\nimport sys; print(sys.argv, 'ok')", "x")
+    assert "usage: python -m json.tool" in python("-m", "hcq.cudacpu", "-m", "json.tool", "--help")
+    assert "usage: python -m hcq.cudacpu" in python("-m", "hcq.cudacpu", code=2)
+
+
+def test_python_processes_that_a_program_starts_have_the_driver_too():
+    child = USES + "use()\nprint('child')"
+    start = f"import subprocess, sys\nprint(subprocess.check_output([sys.executable, '-c', {child!r}], text=True))"
+    assert "child" in python("-m", "hcq.cudacpu", "-c", start)
+    worker = USES + "import multiprocessing\nuse()\n"
+    worker += "with multiprocessing.get_context('spawn').Pool(1) as pool: print(pool.apply(eval, ['6 * 7']))"
+    assert "42" in python("-m", "hcq.cudacpu", "-c", worker)
+
+
+def test_a_forked_child_has_no_driver_and_says_so():
+    text = """
+import os
+use()
+if os.fork() == 0:
+    os._exit(driver.cuda.raw.cuCtxSynchronize() == 3)  # CUDA_ERROR_NOT_INITIALIZED
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 1
+use()
+"""
+    python("-m", "hcq.cudacpu", "-c", USES + text)
+
+
+def test_installing_twice_is_installing_once():
+    text = "import hcq.cudacpu as c\nassert not c.installed()\nc.install(); c.install()\nassert c.installed()\n"
+    python("-c", text + USES + "use()")
+
+
+def test_another_driver_that_is_loaded_already_is_not_replaced(tmp_path):
+    other = tmp_path / "libcuda.so.1"
+    text = f"""
+import ctypes, shutil
+import hcq.cudacpu as c
+shutil.copy(c.library_path(), {str(other)!r})
+ctypes.CDLL({str(other)!r})
+try:
+    c.install()
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    said = python("-c", text)
+    assert said.startswith("DeviceUnavailable another CUDA driver is loaded already") and str(other) in said
