@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 
 import numpy as np
 from driver import HEAD, cuda, function, kernel, launch, load, out, refused, run
@@ -188,3 +189,54 @@ def check_occupancy_follows_from_the_device_s_figures():
     call = cuda.cuOccupancyMaxPotentialBlockSize
     call(ctypes.byref(grid), ctypes.byref(block), made, None, ctypes.c_size_t(0), 0)
     assert block.value % 32 == 0 and 32 <= block.value <= 1024 and grid.value >= 1
+
+
+def check_fat_binaries_are_searched_for_ptx():
+    text = (HEAD + IOTA).encode()
+    text += bytes(-len(text) % 8)
+    head = struct.pack("<HHIQIIHHIIIQQQ", 1, 0x101, 64, len(text), 0, 0, 0, 0, 80, 0, 0, 0x11, 0, 0)
+    fat = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(head + text)) + head + text
+    kept = ctypes.create_string_buffer(fat)
+    wrapper = ctypes.create_string_buffer(struct.pack("<IIQQ", 0x466243B1, 1, ctypes.addressof(kept), 0))
+    result = np.zeros(32, np.uint32)
+    for n, image in enumerate((kept, wrapper)):
+        module = out(ctypes.c_void_p, cuda.cuModuleLoadFatBinary, image)
+        run(function(module, "k"), 1, 32, result, n)
+        assert (result == np.arange(32) + n).all()
+
+
+def check_several_texts_are_linked_to_one_module():
+    caller = """
+    .extern .func (.param .b32 r) twice (.param .b32 x);
+    .visible .entry k(.param .u64 to) {
+      .reg .b32 %r<4>; .reg .b64 %d<3>;
+      ld.param.u64 %d1, [to];
+      mov.u32 %r1, %tid.x;
+      { .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call (b), twice, (a); ld.param.b32 %r2, [b]; }
+      mul.wide.u32 %d2, %r1, 4;
+      add.s64 %d2, %d1, %d2;
+      st.global.u32 [%d2], %r2;
+      ret;
+    }
+    """
+    callee = """
+    .visible .func (.param .b32 r) twice (.param .b32 x) {
+      .reg .b32 %r<3>; ld.param.b32 %r1, [x]; add.u32 %r2, %r1, %r1; st.param.b32 [r], %r2; ret;
+    }
+    """
+    state = ctypes.c_void_p()
+    cuda.cuLinkCreate_v2(0, None, None, ctypes.byref(state))
+    for text in (HEAD + caller, HEAD + callee):
+        data = text.encode() + b"\0"
+        cuda.cuLinkAddData_v2(state, 1, data, ctypes.c_size_t(len(data)), b"name", 0, None, None)
+    image, size = ctypes.c_void_p(), ctypes.c_size_t()
+    cuda.cuLinkComplete(state, ctypes.byref(image), ctypes.byref(size))
+    kept = ctypes.create_string_buffer(ctypes.string_at(image, size.value), size.value)
+    cuda.cuLinkDestroy(state)
+    result = np.zeros(32, np.uint32)
+    run(function(out(ctypes.c_void_p, cuda.cuModuleLoadData, kept), "k"), 1, 32, result)
+    assert (result == np.arange(32) * 2).all()
+    cuda.cuLinkCreate_v2(0, None, None, ctypes.byref(state))
+    call, data = cuda.cuLinkAddData_v2, bytes(64)
+    cubin = refused(call, state, 0, data, ctypes.c_size_t(64), b"name", 0, None, None)
+    assert cubin.name == "CUDA_ERROR_NO_BINARY_FOR_GPU"

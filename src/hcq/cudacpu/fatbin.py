@@ -5,6 +5,8 @@ What does not live here: the parser (ptx).
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import struct
 from typing import NamedTuple
 
@@ -82,16 +84,30 @@ def _from_fat(data: bytes, capability: int) -> bytes:
 
 
 def _zstd(entry: Entry) -> bytes:
-    import importlib
-
+    """By whatever the machine has: Python 3.14's own, the package zstandard, or the system's library."""
     try:
-        zstandard = importlib.import_module("zstandard")
+        try:
+            own = importlib.import_module("compression.zstd")
+        except ImportError:
+            unpacked = importlib.import_module("zstandard").ZstdDecompressor().decompress(entry.payload, entry.size)
+        else:
+            unpacked = own.decompress(entry.payload)
+        return bytes(unpacked)
     except ImportError:
+        pass
+    try:
+        library = ctypes.CDLL("libzstd.so.1")
+    except OSError:
         raise NoPtx(
-            "a fat binary whose PTX is compressed by zstd: pip install zstandard, or nvcc -no-compress"
+            "a fat binary whose PTX is compressed by zstd, and nothing here that reads it: pip install zstandard, or"
+            " nvcc --compress-mode=none"
         ) from None
-    unpacked: bytes = zstandard.ZstdDecompressor().decompress(entry.payload, max_output_size=entry.size)
-    return unpacked
+    library.ZSTD_decompress.restype = ctypes.c_size_t
+    out = ctypes.create_string_buffer(entry.size)
+    size = library.ZSTD_decompress(out, ctypes.c_size_t(entry.size), entry.payload, ctypes.c_size_t(len(entry.payload)))
+    if size != entry.size:
+        raise CompileError("a fat binary whose compressed PTX is damaged")
+    return out.raw
 
 
 def _lz4(data: bytes, size: int) -> bytes:
