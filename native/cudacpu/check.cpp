@@ -106,13 +106,18 @@ Text triple(const Block* block, uint32_t thread) {
 
 }  // namespace
 
-void check_malloc(void* at, uint64_t bytes) {
+void Check::allocated(void* at, uint64_t bytes) {
   if (!at) return;
+  auto begin = reinterpret_cast<uint64_t>(at);
+  // The memory is aligned to 16, and no granule is shared with what comes after: malloc keeps its own words there.
+  for (uint64_t granule = begin / 8; granule <= (begin + bytes) / 8 && !global_.empty(); ++granule) {
+    global_.erase(granule);
+  }
   std::lock_guard<std::mutex> hold(heap().lock);
-  heap().ranges[reinterpret_cast<uint64_t>(at)] = bytes;
+  heap().ranges[begin] = bytes;
 }
 
-void check_free(void* at) {
+void Check::freed(void* at) {
   std::lock_guard<std::mutex> hold(heap().lock);
   heap().ranges.erase(reinterpret_cast<uint64_t>(at));
 }

@@ -30,6 +30,9 @@ class Check {
   void barrier(uint32_t number, const Warp* warps, const uint32_t* masks, size_t count, bool all, bool counted);
   void arrive(uint32_t number, uint32_t thread);  // it goes on at once
   void warp_barrier(const Warp& warp, uint32_t members);
+  // A thread allocates memory, which another may have had before, and frees it.
+  void allocated(void* at, uint64_t bytes);
+  static void freed(void* at);
 
  private:
   // For each thread the last of its steps that is known to have come before. Empty: what `floor_` says.
@@ -66,9 +69,5 @@ class Check {
   // The last range that held an access, so that the registry is not asked each time.
   uint64_t range_ = 0, range_bytes_ = 0;
 };
-
-// Memory that kernels allocate.
-void check_malloc(void* at, uint64_t bytes);
-void check_free(void* at);
 
 }  // namespace cudacpu

@@ -213,12 +213,12 @@ __attribute__((visibility("default"))) void* hcq_cuda_frame(Thread* thread, uint
 
 __attribute__((visibility("default"))) void* hcq_cuda_malloc(uint64_t bytes) {
   void* at = std::malloc(bytes);
-  if (t_running->block->check()) check_malloc(at, bytes);
+  if (Check* check = t_running->block->check()) check->allocated(at, bytes);
   return at;
 }
 
 __attribute__((visibility("default"))) void hcq_cuda_free(void* at) {
-  if (t_running->block->check()) check_free(at);
+  if (t_running->block->check()) Check::freed(at);
   std::free(at);
 }
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hcq")
 
-_REVISION = "1"  # raised when the object made from the same LLVM IR changes
+_REVISION = "2"  # raised when the object made from the same LLVM IR changes
 _REGISTERS = 32  # what hardware would use isn't known here; with this many any block fits
 _SEPARATOR = "\0"  # between the texts of a module that was linked; PTX has none
 
@@ -91,7 +91,7 @@ def _object(llvm_ir: str) -> bytes:
         module = session.parse(llvm_ir)
         module.triple, module.data_layout = host.triple, host.layout
         try:
-            return llvm_host.emit(module)
+            return llvm_host.emit(module, far=True)
         except RuntimeError as error:
             raise CompileError("LLVM refuses the module that was made of the PTX", str(error), llvm_ir) from None
 

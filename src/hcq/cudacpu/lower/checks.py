@@ -40,6 +40,13 @@ def instrument(e: Emitter, i: Instruction) -> None:
             _told(e, i, address, "8", WRITE_STRONG if i.has("init", "inval") else ATOMIC)
 
 
+def conclude(e: Emitter, i: Instruction) -> None:
+    """Write the calls behind an instruction: one that waited learned something only when it ended."""
+    if i.opcode == "mbarrier" and i.has("test_wait", "try_wait"):
+        for address in _addresses(i):
+            _told(e, i, address, "8", READ_STRONG)
+
+
 def _plain(e: Emitter, i: Instruction, access: int) -> None:
     type = next((m for m in reversed(i.modifiers) if is_type(m)), None)
     lanes = next((_LANES[m] for m in i.modifiers if m in _LANES), 1)

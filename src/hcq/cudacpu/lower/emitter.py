@@ -289,6 +289,8 @@ class Emitter:
         if self.unit.options.check:
             checks.instrument(self, instruction)
         translation(self, instruction)
+        if self.unit.options.check:
+            checks.conclude(self, instruction)
 
     def _unknown(self, instruction: Instruction) -> NoReturn:
         if registry.known(instruction.opcode):

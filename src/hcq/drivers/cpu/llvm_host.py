@@ -89,11 +89,15 @@ def host() -> Host:
     # 512-bit vectors were no faster in any kernel measured (docs/design/llvm-grid.md), and their remainders are longer.
     features += ",+prefer-256-bit" if "+avx512f" in features.split(",") else ""
     # Position-independent and small: the loader puts objects anywhere, code and data within 2 GiB of each other.
-    machine = llvm.Target.from_triple(triple).create_target_machine(
-        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small"
-    )
+    machine = _machine(triple, cpu, features, "pic", "small")
     data = machine.target_data
     return Host(cpu, features, triple, str(data), machine, data)
+
+
+@functools.cache
+def _machine(triple: str, cpu: str, features: str, addresses: str, code_model: str) -> Any:
+    target = binding().Target.from_triple(triple)
+    return target.create_target_machine(cpu=cpu, features=features, opt=3, reloc=addresses, codemodel=code_model)
 
 
 class Session:
@@ -161,9 +165,13 @@ def run_passes(module: Any, *names: str) -> None:
     manager.run(module, builder)
 
 
-def emit(module: Any) -> bytes:
-    """Optimise a module for the host and make a relocatable ELF object of it."""
-    llvm, machine = binding(), host().machine
+def emit(module: Any, far: bool = False) -> bytes:
+    """Optimise a module for the host and make a relocatable ELF object of it.
+
+    `far`: its sections, and what it refers to, may lie anywhere. LLVM's own loader puts them where there is room.
+    """
+    llvm, here = binding(), host()
+    machine = _machine(here.triple, here.cpu, here.features, "static", "large") if far else here.machine
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = options.slp_vectorization = True
     options.loop_interleaving = options.loop_unrolling = True

@@ -173,7 +173,7 @@ def fast_functions(gpu):
     x = (generator().standard_normal(100)).astype("f4")
     for options in ((), ("--use_fast_math",)):
         out = gpu.zeros((100, 10), "f4")
-        gpu.kernel("numbers", "fast", *options)(1, 128, gpu.array(x), out, 100)
+        gpu.kernel("fast", "fast", *options)(1, 128, gpu.array(x), out, 100)
         X = x.astype("f8")
         P = abs(X) + 0.01
         expected = [

@@ -62,8 +62,8 @@ class Kernel:
 class Gpu:
     """The first device. Modules stay loaded; arrays live until `release`."""
 
-    def __init__(self, architecture):
-        self.architecture = architecture
+    def __init__(self):
+        self.architecture = 0  # that sources are compiled for
         self.modules = {}
         self.arrays = []
         checked(driver.cuInit(0))
@@ -138,11 +138,13 @@ class Gpu:
         checked(driver.cuCtxSetCurrent(self.context))
 
     def _module(self, source, options):
-        if (source, options) not in self.modules:
+        key = source, self.architecture, options
+        if key not in self.modules:
             made = compiled(source, self.architecture, ("-lineinfo", *options))
-            module = checked(driver.cuModuleLoadData(np.frombuffer(made.ptx + b"\0", np.uint8).ctypes.data))
-            self.modules[source, options] = module, made.lowered
-        return self.modules[source, options]
+            text = np.frombuffer(made.ptx + b"\0", np.uint8)
+            module = checked(driver.cuModuleLoadData(text.ctypes.data))
+            self.modules[key] = module, made.lowered
+        return self.modules[key]
 
 
 def c_value(value):

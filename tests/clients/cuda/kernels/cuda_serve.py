@@ -22,12 +22,10 @@ from cuda_gpu import Gpu
 from cuda_sources import ARCHITECTURES
 
 
-def answer(gpus, name, architecture):
+def answer(gpu, name, architecture):
     """None where the case held, else what was wrong."""
     function, _ = all_cases()[name]
-    if architecture not in gpus:
-        gpus[architecture] = Gpu(architecture)
-    gpu = gpus[architecture]
+    gpu.architecture = architecture
     try:
         function(gpu)
         gpu.release()
@@ -41,21 +39,20 @@ def serve():
     # Kernels print to standard output; the answers go where it went.
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    gpus = {}
+    gpu = Gpu()
     for line in sys.stdin:
         name, architecture = line.split()
-        print(json.dumps({"error": answer(gpus, name, int(architecture))}), file=replies, flush=True)
+        print(json.dumps({"error": answer(gpu, name, int(architecture))}), file=replies, flush=True)
 
 
 def run(names, architectures):
-    failed = 0
-    gpus = {}
+    failed, gpu = 0, Gpu()
     for name in names:
         for architecture in architectures:
             if architecture < all_cases()[name][1]:
                 continue
             began = time.perf_counter()
-            error = answer(gpus, name, architecture)
+            error = answer(gpu, name, architecture)
             failed += error is not None
             print(f"{'FAILED' if error else 'ok':6} {time.perf_counter() - began:6.2f} s  sm_{architecture}  {name}")
             if error:

@@ -25,6 +25,7 @@ SOURCES = {
     "attention": Source(),
     "barrier": Source(oldest=80),
     "data": Source(),
+    "fast": Source(),
     "fft": Source(),
     "groups": Source(oldest=80),
     "histogram": Source(),

@@ -108,15 +108,6 @@ extern "C" __global__ void functions_f64(const double* in, double* out, int n) {
   o[13] = rsqrt(p), o[14] = atan2(x, u), o[15] = round(x);
 }
 
-// What --use_fast_math makes of these are the approximate instructions.
-extern "C" __global__ void fast(const float* in, float* out, int n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= n) return;
-  float x = in[i], p = fabsf(x) + 0.01f, *o = out + 10 * i;
-  o[0] = __sinf(x), o[1] = __cosf(x), o[2] = __expf(x), o[3] = __logf(p), o[4] = __log2f(p), o[5] = __powf(p, 0.3f);
-  o[6] = __fdividef(x, p), o[7] = rsqrtf(p), o[8] = __tanf(x), o[9] = __exp10f(x * 0.1f);
-}
-
 extern "C" __global__ void bits(const unsigned* a, const unsigned* b, unsigned* out, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= n) return;
