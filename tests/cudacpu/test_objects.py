@@ -32,7 +32,8 @@ R_X86_64_64 = 1
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="relocations are the processor's own")
 def test_the_parts_of_an_object_may_lie_anywhere():
     """LLVM's loader puts each section where there is room, which may be more than 2 GiB from the others."""
-    object_ = Object(unpack(PtxCompiler(80, cachekey=None).compile(PTX)).object)
+    (code,) = unpack(PtxCompiler(80, cachekey=None).compile(PTX)).objects
+    object_ = Object(code)
     kinds = [row[1] for section in object_.sections for row in object_.relocations(section)]
     assert kinds
     assert set(kinds) == {R_X86_64_64}

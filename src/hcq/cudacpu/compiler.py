@@ -105,7 +105,7 @@ def _regions(llvm_ir: str) -> tuple[bytes, dict[str, tuple[int, int]]]:
         lowering = Lowering(session)
         module = lowering.run()
         scratch = {each.name: (each.scratch_group, each.scratch_item) for each in lowering.functions}
-        return llvm_host.emit(module), scratch
+        return llvm_host.emit(module, far=True), scratch
 
 
 def _image(module: Module, translated: Translated, objects: list[bytes], scratch: dict[str, tuple[int, int]]) -> Image:

@@ -92,10 +92,10 @@ def warp_matrices(gpu):
     a, b = generator(1).standard_normal((16, k)).astype("f2"), generator(2).standard_normal((k, 16)).astype("f2")
     expected = a.astype("f8") @ b.astype("f8")
     out = gpu.zeros((16, 16), "f4")
-    gpu.kernel("tensor", "warp_matrix")(1, 32, gpu.array(a), gpu.array(b), out, k)
+    gpu.kernel("wmma", "warp_matrix")(1, 32, gpu.array(a), gpu.array(b), out, k)
     near(out.get(), 2 * expected, 1e-5, 1e-5)
     out = gpu.zeros((16, 16), "f2")
-    gpu.kernel("tensor", "warp_matrix_half")(1, 32, gpu.array(a), gpu.array(np.ascontiguousarray(b.T)), out, k)
+    gpu.kernel("wmma", "warp_matrix_half")(1, 32, gpu.array(a), gpu.array(np.ascontiguousarray(b.T)), out, k)
     near(out.get(), expected, 5e-3, 5e-2)
 
 

@@ -52,6 +52,7 @@ SOURCES = {
     "strings": Source(),
     "tensor": Source(),
     "warp": Source(),
+    "wmma": Source(),
 }
 
 
@@ -61,9 +62,13 @@ class Compiled:
     lowered: dict[str, str]  # what an instance of a template is called in PTX
 
 
+class NoHeader(Exception):
+    """A header of the toolkit that is in a package which is not installed."""
+
+
 @cache
 def compiled(name: str, architecture: int, options: tuple[str, ...] = ("-lineinfo",)) -> Compiled:
-    """PTX of kernels/NAME.cu for compute_ARCHITECTURE; RuntimeError has NVRTC's log."""
+    """PTX of kernels/NAME.cu for compute_ARCHITECTURE; RuntimeError has NVRTC's log; NoHeader."""
     from cuda.bindings import nvrtc
 
     path = HERE / f"{name}.cu"
@@ -80,6 +85,8 @@ def compiled(name: str, architecture: int, options: tuple[str, ...] = ("-lineinf
             size = nvrtc.nvrtcGetProgramLogSize(program)[1]
             log = b" " * size
             nvrtc.nvrtcGetProgramLog(program, log)
+            if b"cannot open source file" in log:
+                raise NoHeader(log.decode(errors="replace"))
             raise RuntimeError(f"{path.name} for compute_{architecture}: {log.decode(errors='replace')}")
         lowered = {each: nvrtc.nvrtcGetLoweredName(program, each.encode())[1].decode() for each in names}
         ptx = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
