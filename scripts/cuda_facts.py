@@ -111,7 +111,8 @@ def main() -> None:
     write_enums(header)
     write_errors(header)
     # The typedefs without a version in their name are the macros' results, not functions.
-    write_names(header, strip_comments((folder / "cudaTypedefs.h").read_text()))
+    typedefs = [(folder / name).read_text() for name in ("cudaTypedefs.h", "cudaProfilerTypedefs.h")]
+    write_names(header, strip_comments("".join(typedefs)))
 
 
 main()

@@ -1,4 +1,5 @@
-// The API's entries for contexts, primary ones and peers. What does not live here: what a context is (context.cpp).
+// The API's entries for contexts and primary ones. What does not live here: what a context is (context.cpp), access to
+// other devices' memory (peer.cpp).
 #include "capture.hpp"
 #include "entry.hpp"
 #include "handle.hpp"
@@ -292,55 +293,6 @@ HCQ_API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 
 HCQ_API cuCtxResetPersistingL2Cache() {
   return with_context([&](Context&) { return CUDA_SUCCESS; });
-}
-
-HCQ_API cuDeviceCanAccessPeer(int* can, CUdevice ordinal, CUdevice peer) {
-  return with_init([&]() -> CUresult {
-    if (!find_device(ordinal) || !find_device(peer)) return CUDA_ERROR_INVALID_DEVICE;
-    if (!can) return CUDA_ERROR_INVALID_VALUE;
-    *can = ordinal != peer;
-    return CUDA_SUCCESS;
-  });
-}
-
-HCQ_API cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute which, CUdevice ordinal, CUdevice peer) {
-  return with_init([&]() -> CUresult {
-    if (!find_device(ordinal) || !find_device(peer) || ordinal == peer) return CUDA_ERROR_INVALID_DEVICE;
-    if (!value) return CUDA_ERROR_INVALID_VALUE;
-    switch (which) {
-      case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
-        return *value = 0, CUDA_SUCCESS;
-      case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
-      case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
-        return *value = 1, CUDA_SUCCESS;
-      case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
-        return *value = 0, CUDA_SUCCESS;
-      default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-  });
-}
-
-HCQ_API cuCtxEnablePeerAccess(CUcontext handle, unsigned flags) {
-  return with_context([&](Context& context) -> CUresult {
-    Context* peer = handles<Context>().find(handle);
-    if (!peer) return CUDA_ERROR_INVALID_CONTEXT;
-    if (flags) return CUDA_ERROR_INVALID_VALUE;
-    if (&peer->device == &context.device) return CUDA_ERROR_INVALID_DEVICE;
-    uint64_t bit = uint64_t{1} << peer->device.ordinal;
-    return context.peers.fetch_or(bit, std::memory_order_relaxed) & bit ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
-                                                                        : CUDA_SUCCESS;
-  });
-}
-
-HCQ_API cuCtxDisablePeerAccess(CUcontext handle) {
-  return with_context([&](Context& context) -> CUresult {
-    Context* peer = handles<Context>().find(handle);
-    if (!peer) return CUDA_ERROR_INVALID_CONTEXT;
-    uint64_t bit = uint64_t{1} << peer->device.ordinal;
-    return context.peers.fetch_and(~bit, std::memory_order_relaxed) & bit ? CUDA_SUCCESS
-                                                                          : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
-  });
 }
 
 }  // namespace cudacpu

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -64,6 +65,23 @@ CUresult read_count(int* count) {
   return CUDA_SUCCESS;
 }
 
+// Those of `count` devices that CUDA_VISIBLE_DEVICES names, in its order: all without it, none after the first that
+// there isn't. Numbers only.
+std::vector<int> visible(int count) {
+  std::vector<int> found;
+  const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
+  for (int i = 0; !value && i < count; i++) found.push_back(i);
+  for (const char* at = value; at && *at;) {
+    char* end;
+    long number = std::strtol(at, &end, 10);
+    bool repeated = std::find(found.begin(), found.end(), number) != found.end();
+    if (end == at || (*end && *end != ',') || number < 0 || number >= count || repeated) break;
+    found.push_back(static_cast<int>(number));
+    at = *end ? end + 1 : end;
+  }
+  return found;
+}
+
 CUresult read_capability(int* capability) {
   const char* value = std::getenv("HCQ_CUDACPU_CC");
   *capability = 86;
@@ -94,8 +112,9 @@ CUresult read_memory(size_t* bytes) {
 
 }  // namespace
 
-Device::Device(int ordinal, int capability, size_t memory_bytes)
+Device::Device(int ordinal, int physical, int capability, size_t memory_bytes)
     : ordinal(ordinal),
+      physical(physical),
       capability(capability),
       memory_bytes(memory_bytes),
       arena(*new Arena(this, false, checking())),
@@ -106,7 +125,7 @@ std::string Device::name() const { return "hcq CUDA on CPU"; }
 CUuuid Device::uuid() const {
   CUuuid uuid = {};
   std::memcpy(uuid.bytes, "hcq-cudacpu-", 12);
-  uuid.bytes[15] = static_cast<char>(ordinal);
+  uuid.bytes[15] = static_cast<char>(physical);
   return uuid;
 }
 
@@ -177,7 +196,7 @@ bool Device::attribute(CUdevice_attribute which, int* value) const {
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
       return *value = 2, true;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-      return *value = ordinal + 1, true;
+      return *value = physical + 1, true;
     case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID:
       return *value = ordinal, true;
     case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:
@@ -232,9 +251,10 @@ CUresult make_devices() {
   if (!result) result = read_capability(&capability);
   if (!result) result = read_memory(&bytes);
   if (result) return result;
-  if (count == 0) return CUDA_ERROR_NO_DEVICE;
-  for (int i = 0; i < count; i++) devices().push_back(new Device(i, capability, bytes));
-  return CUDA_SUCCESS;
+  for (int physical : visible(count)) {
+    devices().push_back(new Device(static_cast<int>(devices().size()), physical, capability, bytes));
+  }
+  return devices().empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }
 
 Device* find_device(CUdevice ordinal) {
@@ -339,7 +359,7 @@ HCQ_API cuDeviceGetProperties(CUdevprop* out, CUdevice ordinal) {
 HCQ_API cuDeviceGetPCIBusId(char* name, int length, CUdevice ordinal) {
   return with_device(ordinal, [&](Device& device) {
     if (!name || length < 13) return CUDA_ERROR_INVALID_VALUE;
-    std::snprintf(name, static_cast<size_t>(length), "0000:%02X:00.0", device.ordinal + 1);
+    std::snprintf(name, static_cast<size_t>(length), "0000:%02X:00.0", device.physical + 1);
     return CUDA_SUCCESS;
   });
 }
@@ -352,10 +372,12 @@ HCQ_API cuDeviceGetByPCIBusId(CUdevice* out, const char* name) {
       domain = 0;
       if (std::sscanf(name, "%x:%x.%x", &bus, &slot, &function) < 2) return CUDA_ERROR_INVALID_VALUE;
     }
-    if (domain || slot || function || bus < 1 || !find_device(static_cast<int>(bus) - 1))
-      return CUDA_ERROR_INVALID_DEVICE;
-    *out = static_cast<int>(bus) - 1;
-    return CUDA_SUCCESS;
+    for (Device* device : devices()) {
+      if (domain || slot || function || static_cast<int>(bus) != device->physical + 1) continue;
+      *out = device->ordinal;
+      return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_INVALID_DEVICE;
   });
 }
 

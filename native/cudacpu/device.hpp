@@ -15,13 +15,14 @@ class Context;
 class Device {
  public:
   const int ordinal;
+  const int physical;           // which one it is, whatever CUDA_VISIBLE_DEVICES makes of the ordinals
   const int capability;         // ten times the major one plus the minor one
   const size_t memory_bytes;    // what may be allocated
   std::atomic<size_t> used{0};  // bytes allocated; only a count, so that no order is needed
   Arena& arena;                 // what cuMemAlloc and cuMemAllocManaged take from
   Context* primary;             // made with the device; active while retained
 
-  Device(int ordinal, int capability, size_t memory_bytes);
+  Device(int ordinal, int physical, int capability, size_t memory_bytes);
   std::string name() const;
   CUuuid uuid() const;
   // Any CUdevice_attribute; false for one that is unknown.

@@ -48,4 +48,11 @@ HCQ_API cuGetExportTable(const void** table, const CUuuid* id) {
   return CUDA_ERROR_NOT_FOUND;
 }
 
+// Profiles are for who profiles: there is nothing to switch on or off.
+HCQ_API cuProfilerStart() {
+  return with_context([](Context&) { return CUDA_SUCCESS; });
+}
+
+HCQ_API cuProfilerStop() { return cuProfilerStart(); }
+
 }  // namespace cudacpu

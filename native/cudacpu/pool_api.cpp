@@ -276,11 +276,4 @@ HCQ_API cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* out, size_t bytes, CUmemoryPoo
 }
 HCQ_API cuMemFreeAsync_ptsz(CUdeviceptr at, CUstream stream) { return cuMemFreeAsync(at, ptsz(stream)); }
 
-HCQ_API cuMemPoolExportToShareableHandle(void*, CUmemoryPool, CUmemAllocationHandleType, unsigned long long) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-HCQ_API cuMemPoolImportFromShareableHandle(CUmemoryPool*, void*, CUmemAllocationHandleType, unsigned long long) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-
 }  // namespace cudacpu

@@ -69,8 +69,10 @@ void call_thread(Scheduler& all) {
 void list(Scheduler& all, const StreamPtr& stream) {
   if (stream->listed || stream->running || stream->queue.empty()) return;
   stream->listed = true;
-  auto later = std::find_if(all.ready.begin(), all.ready.end(),
-                            [&](const StreamPtr& other) { return other->priority > stream->priority; });
+  int mine = stream->priority.load(std::memory_order_relaxed);  // who sets it meanwhile may come too late
+  auto later = std::find_if(all.ready.begin(), all.ready.end(), [&](const StreamPtr& other) {
+    return other->priority.load(std::memory_order_relaxed) > mine;
+  });
   all.ready.insert(later, stream);  // a lower number goes first
   call_thread(all);
 }

@@ -13,7 +13,7 @@ namespace cudacpu {
 struct Stream {
   Context& context;
   const unsigned flags;
-  const int priority;
+  std::atomic<int> priority;  // of work that is given to it from now on; a lower number goes first
   const uint64_t id;
   CUstream handle = nullptr;
   std::atomic<bool> capturing{false};  // it is part of a capture: see capture.hpp

@@ -51,7 +51,7 @@ HCQ_API cuStreamDestroy(CUstream handle) { return cuStreamDestroy_v2(handle); }
 HCQ_API cuStreamGetPriority(CUstream stream, int* priority) {
   return with_stream(stream, [&](const StreamPtr& found) {
     if (!priority) return CUDA_ERROR_INVALID_VALUE;
-    *priority = found->priority;
+    *priority = found->priority.load(std::memory_order_relaxed);
     return CUDA_SUCCESS;
   });
 }

@@ -4,6 +4,7 @@ import ctypes
 
 import numpy as np
 from driver import cuda, out, refused
+from held import Held
 
 U64 = ctypes.c_uint64
 SIZE = ctypes.c_size_t
@@ -18,23 +19,6 @@ class Props(ctypes.Structure):
 
 class Access(ctypes.Structure):
     _fields_ = [("place", ctypes.c_int * 2), ("flags", ctypes.c_int)]
-
-
-class Held:
-    """A stream that stands at a wait until it is let go."""
-
-    def __init__(self):
-        self.stream = out(ctypes.c_void_p, cuda.cuStreamCreate, 1)
-        self._word = out(ctypes.c_void_p, cuda.cuMemHostAlloc, SIZE(4), 0)
-        ctypes.memset(self._word, 0, 4)
-
-    def __enter__(self):
-        cuda.cuStreamWaitValue32_v2(self.stream, U64(self._word.value), 1, 1)
-        return self.stream
-
-    def __exit__(self, *error):
-        ctypes.c_uint32.from_address(self._word.value).value = 1
-        cuda.cuStreamSynchronize(self.stream)
 
 
 def pool(**props):

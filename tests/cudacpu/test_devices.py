@@ -1,0 +1,84 @@
+"""Devices, contexts and names of the driver on the CPU."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from inside import HERE, Checks
+
+DEVICES = Checks("device_checks.py", HCQ_CUDACPU_DEVICES="3", HCQ_CUDACPU_CC="9.0", HCQ_CUDACPU_MEMORY="64M")
+NAMES = Checks("names_checks.py")
+TABLE = Path(__file__).parents[2] / "native" / "cudacpu" / "names.inc"
+
+COUNT = """
+import ctypes, sys
+sys.path.insert(0, sys.argv[1])
+from driver import cuda, error_name
+count = ctypes.c_int(-1)
+print(error_name(cuda.raw.cuInit(0)), cuda.raw.cuDeviceGetCount(ctypes.byref(count)), count.value)
+"""
+
+# What cuda-bindings asks for when it is first used, before cuInit.
+BINDINGS = """
+from cuda.bindings import driver
+print(driver.cuDriverGetVersion()[1], driver.cuInit(0)[0].name, driver.cuDeviceGetCount()[1])
+"""
+
+
+def run(code, **environment):
+    command = [sys.executable, "-m", "hcq.cudacpu", "-c", code, str(HERE)]
+    path = os.pathsep.join(filter(None, sys.path))
+    environment = {**os.environ, "PYTHONPATH": path, **environment}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+
+
+@pytest.mark.parametrize("name", DEVICES.names)
+def test_devices(name):
+    DEVICES.passed(name)
+
+
+@pytest.mark.parametrize("name", NAMES.names)
+def test_names(name):
+    NAMES.passed(name)
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"HCQ_CUDACPU_DEVICES": "0"}, "CUDA_ERROR_NO_DEVICE 3 -1"),
+        ({"HCQ_CUDACPU_DEVICES": "4"}, "CUDA_SUCCESS 0 4"),
+        ({"HCQ_CUDACPU_DEVICES": "4", "CUDA_VISIBLE_DEVICES": "3,1,9,0"}, "CUDA_SUCCESS 0 2"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, "CUDA_ERROR_NO_DEVICE 3 -1"),
+    ],
+)
+def test_the_environment_says_which_devices_there_are(environment, said):
+    done = run(COUNT, **environment)
+    assert (done.stdout.strip(), done.stderr) == (said, "")
+
+
+@pytest.mark.parametrize(
+    "setting", ["HCQ_CUDACPU_DEVICES=two", "HCQ_CUDACPU_DEVICES=65", "HCQ_CUDACPU_CC=9", "HCQ_CUDACPU_MEMORY=some"]
+)
+def test_a_setting_that_makes_no_sense_is_named(setting):
+    name, value = setting.split("=")
+    done = run(COUNT, **{name: value})
+    assert done.stdout.startswith("CUDA_ERROR_INVALID_VALUE 3")
+    assert setting in done.stderr
+
+
+def test_the_table_of_names_has_one_symbol_for_each():
+    rows = re.findall(r'X\("(\w+)", (\d+), ([01]), "(\w+)"\)', TABLE.read_text())
+    assert len(rows) > 600
+    keys = [row[:3] for row in rows]
+    assert len(set(keys)) == len(keys)
+    assert all(symbol.startswith("cu") and name.startswith("cu") for name, _, _, symbol in rows)
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("cuda"), reason="cuda-bindings isn't installed")
+def test_the_bindings_find_all_they_look_for():
+    done = run(BINDINGS)
+    assert done.stdout.split() == ["13050", "CUDA_SUCCESS", "1"], done.stderr
