@@ -71,6 +71,19 @@ def test_local_variables_are_each_thread_s_own_and_generic_addresses_reach_all_s
     assert (data == np.arange(64) + 7100).all()
 
 
+def test_addresses_of_constants_and_parameters_are_known_as_such():
+    data = np.zeros(1, np.uint32)
+    run(
+        """mov.u64 %a1, c+8; mov.u64 %a2, g; cvta.param.u64 %a3, data; isspacep.const %p1, %a1; isspacep.const %p2, %a2;
+        isspacep.param::entry %p3, %a3; isspacep.param %p4, %a1; selp.u32 %r1, 1, 0, %p1; selp.u32 %r2, 2, 0, %p2;
+        selp.u32 %r3, 4, 0, %p3; selp.u32 %r4, 8, 0, %p4; add.u32 %r1, %r1, %r2; add.u32 %r1, %r1, %r3;
+        add.u32 %r1, %r1, %r4; st.global.u32 [%d], %r1;""",
+        data,
+        before=".const .u32 c[3]; .global .u32 g;",
+    )
+    assert data[0] == 5
+
+
 def test_globals_have_their_initial_values_and_addresses_of_others():
     data = np.zeros(10, np.uint32)
     loaded = run(

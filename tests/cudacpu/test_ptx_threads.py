@@ -227,3 +227,38 @@ def test_bulk_copies_are_done_and_counted_by_the_mbarrier():
         shared=".shared .align 8 .b64 m; .shared .align 128 .b8 s[128];",
     )
     assert list(result(loaded, 32)) == [n * n + 5 for n in range(32)]
+
+
+def test_asynchronous_stores_are_counted_by_the_mbarrier_when_they_are_done():
+    loaded = kernel(
+        """setp.ne.u32 %p1, %t, 0; @%p1 bra go; mbarrier.init.shared.b64 [m], 1; st.shared.u32 [s+4], 1;
+        st.bulk.weak.shared::cta [s+8], 8, 0;
+        mbarrier.arrive.expect_tx.shared.b64 _, [m], 8;
+        go: bar.sync 0; setp.ne.u32 %p1, %t, 1; @%p1 bra w; mov.u32 %r1, s; mov.u32 %r2, m;
+        st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r1], 40, [%r2];
+        red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r1+4], 7, [%r2];
+        w: mbarrier.try_wait.parity.shared::cta.b64 %p2, [m], 0; @!%p2 bra w;
+        ld.shared.v4.u32 {%r3, %r4, %r5, %r6}, [s]; add.u32 %r3, %r3, %r4; add.u32 %r3, %r3, %r6;
+        st.global.u32 [%o], %r3;""",
+        shared=".shared .align 8 .b64 m; .shared .align 16 .b32 s[4];",
+    )
+    assert (result(loaded, 32) == 48).all()
+
+
+@pytest.mark.parametrize(
+    ("operation", "values", "wanted"),
+    [
+        ("max", [1.5, -3.0, 2.0], 2.0), ("min", [1.5, -3.0, 2.0], -3.0), ("max.abs", [1.5, -3.0, 2.0], 3.0),
+        ("min.abs", [1.5, -3.0, -1.0], 1.0), ("max", [float("nan"), -7.0, -8.0], -7.0), ("min", [-0.0, 0.0, 1.0], -0.0),
+        ("min", [float("nan"), 7.0, 8.0], 7.0), ("max.NaN", [float("nan"), 7.0], float("nan")),
+        ("max", [-0.0, 0.0], 0.0),
+        ("min.NaN", [float("nan"), 7.0], float("nan")),
+        ("max", [-float("nan")], float("nan")),
+        ("max", [-float("inf"), -1e30], -1e30), ("min", [float("nan")], float("nan")),
+    ],
+)  # fmt: skip
+def test_a_warp_s_reduction_of_floats(operation, values, wanted):
+    loaded = kernel(f"ld.global.f32 %f1, [%o]; redux.sync.{operation}.f32 %f1, %f1, -1; st.global.f32 [%o], %f1;")
+    out = np.array((values * 32)[:32], np.float32)
+    loaded.launch("k", out, block=(32,))
+    assert (out.view(np.uint32) == (np.float32(wanted).view(np.uint32) if wanted == wanted else 0x7FFFFFFF)).all()

@@ -182,8 +182,9 @@ def _waits(function: Function, looking: set[str]) -> set[int]:
     at = {each.name: n for n, each in enumerate(body) if isinstance(each, Label)}
     found: set[int] = set()
     for n, each in enumerate(body):
-        if isinstance(each, Instruction) and each.opcode == "bra" and isinstance(each.operands[0], Symbol):
-            start = at.get(each.operands[0].name, n)
+        target = each.operands[0] if isinstance(each, Instruction) and each.opcode == "bra" and each.operands else None
+        if isinstance(each, Instruction) and isinstance(target, Symbol):
+            start = at.get(target.name, n)
             if start < n and _waits_in([x for x in body[start : n + 1] if isinstance(x, Instruction)], looking):
                 found.add(each.line)
     return found
@@ -236,7 +237,7 @@ def _looks(instruction: Instruction, written: set[str]) -> bool:
     """Whether an instruction may be there to see what another thread did."""
     if instruction.opcode == "ld":
         return instruction.has("volatile", "relaxed", "acquire", "mmio", "cv")
-    if instruction.opcode == "atom":
+    if instruction.opcode == "atom" and len(instruction.operands) > 2:
         if instruction.has("cas"):
             expected = instruction.operands[2]
             return not any(name in written for name in registers_in(expected))

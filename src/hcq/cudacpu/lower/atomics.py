@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hcq.cudacpu.lower.copies import complete
 from hcq.cudacpu.lower.memory import type_of
 from hcq.cudacpu.lower.pointers import moved, pointer, space_of
 from hcq.cudacpu.lower.registry import translates
@@ -24,8 +25,6 @@ _LANES = {"v2": 2, "v4": 4, "v8": 8}
 
 @translates("atom", "red")
 def atom(e: Emitter, i: Instruction) -> None:
-    if i.has("async"):
-        e.refuse(f"{i.name}: clusters of more than one block are not run here")
     d: Operand = Sink()
     operands = i.operands
     if i.opcode == "atom":
@@ -48,6 +47,10 @@ def atom(e: Emitter, i: Instruction) -> None:
         e.wrong(f"{i.name} names another number of elements than its operand has")
     for n, (source, target) in enumerate(zip(sources, targets, strict=False)):
         _one(e, i, target, moved(e, at, n * size(type)), source, operation, type, alone)
+    if i.has("async"):
+        if not more:
+            e.wrong(f"{i.name} has too few operands")
+        complete(e, i, more[0], size(type) * len(sources))
 
 
 def _one(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hcq.cudacpu.lower.pointers import pointer, space_of
+from hcq.cudacpu.lower.pointers import pointer, space_of, wide
 from hcq.cudacpu.lower.registry import translates
 from hcq.cudacpu.ptx.nodes import Address, Immediate, Instruction, Operand, Register, Sink
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 @translates("cp")
 def cp(e: Emitter, i: Instruction) -> None:
-    if i.modifiers[:1] != ("async",) or i.has("tensor", "reduce", "prefetch"):
+    if i.modifiers[:1] != ("async",) or i.has("tensor", "reduce"):
         e.refuse(f"{i.name}: copies of tensors by the tensor memory accelerator are not run here")
     if i.has("commit_group", "wait_group", "wait_all"):
         return
     if i.has("bulk"):
-        _bulk(e, i)
+        if not i.has("prefetch"):
+            _bulk(e, i)
         return
     if i.has("mbarrier"):
         if i.has("noinc"):
@@ -72,6 +73,22 @@ def _memcpy(e: Emitter) -> str:
 def _memset(e: Emitter) -> str:
     e.declare("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
     return "llvm.memset.p0.i64"
+
+
+def complete(e: Emitter, i: Instruction, mbarrier: Operand, size: int) -> None:
+    """Tell an mbarrier that an asynchronous store's bytes have come."""
+    if not i.has("mbarrier::complete_tx::bytes"):
+        e.refuse(f"{i.name} is not run here")
+    _arrive(e, pointer(e, mbarrier, "shared"), "0", "0", str(-size))
+
+
+def fill(e: Emitter, i: Instruction) -> None:
+    """st.bulk: zeros."""
+    address, size, value = e.operands(i, 3)
+    if not isinstance(value, Immediate) or value.value != 0:
+        e.wrong("st.bulk stores zero")
+    count = wide(e, size) if isinstance(size, Register) else e.read(size, "b64")
+    e.do(f"call void @{_memset(e)}(ptr {pointer(e, address, space_of(i))}, i8 0, i64 {count}, i1 false)")
 
 
 @translates("mbarrier")

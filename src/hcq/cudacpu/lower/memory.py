@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hcq.cudacpu.lower.copies import complete, fill
 from hcq.cudacpu.lower.pointers import moved, pointer, space_of
 from hcq.cudacpu.lower.registry import translates
 from hcq.cudacpu.lower.types import bits_of, is_type, llvm, size
@@ -47,8 +48,11 @@ def load(e: Emitter, i: Instruction) -> None:
 
 @translates("st")
 def store(e: Emitter, i: Instruction) -> None:
+    if i.has("bulk"):
+        fill(e, i)
+        return
     type, space = type_of(e, i), space_of(i)
-    address, source = e.operands(i, 2, 3)[:2]
+    address, source, *rest = e.operands(i, 2, 3)
     at = pointer(e, address, space)
     parts = _parts(e, i, source)
     order, mark = _order(i, type), _mark(e, i, space)
@@ -56,6 +60,8 @@ def store(e: Emitter, i: Instruction) -> None:
     values = [_value(e, part, type) for part in parts]
     for number, (memory, value) in enumerate(values):
         _store(e, memory, value, moved(e, at, number * size(type)), order, _align(type, len(parts), number), mark)
+    if i.has("async"):
+        complete(e, i, rest[0], size(type) * len(parts))
 
 
 @translates("prefetch", "prefetchu", "applypriority", "discard")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hcq.cudacpu.abi import Grid
+from hcq.cudacpu.lower import layout
 from hcq.cudacpu.lower.contexts import load
 from hcq.cudacpu.lower.memory import type_of
 from hcq.cudacpu.lower.pointers import space_of, wide
@@ -35,8 +36,21 @@ def isspacep(e: Emitter, i: Instruction) -> None:
     elif space == "global":
         either = e.op(f"or i1 {_within(e, value, 'shared')}, {_within(e, value, 'local')}")
         result = e.op(f"xor i1 {either}, true")
+    elif space == "const":
+        result = "false"
+        for variable in e.unit.module.variables:
+            place = e.unit.place(variable.name) if variable.space == "const" else None
+            if place is not None:
+                start = e.op(f"ptrtoint ptr {place.pointer} to i64")
+                offset = e.op(f"sub i64 {value}, {start}")
+                result = e.op(f"or i1 {result}, {e.op(f'icmp ult i64 {offset}, {layout.bytes_of(variable)}')}")
     else:
-        e.refuse(f"{i.name}: which addresses are of space {space} is not known here")
+        function = e.here().function
+        if not function.entry:
+            e.refuse(f"{i.name} is not run here outside of a kernel's own body")
+        start = e.op(f"ptrtoint ptr {e.context.params(e)} to i64")
+        _, size = layout.offsets(function.params)
+        result = e.op(f"icmp ult i64 {e.op(f'sub i64 {value}, {start}')}, {size}")
     e.write(d, result, "pred")
 
 

@@ -68,6 +68,31 @@ def redux(e: Emitter, i: Instruction) -> None:
     e.write(d, e.op(f"trunc i64 {e.answer()} to i32"), type)
 
 
+@translates("redux", types=("f32",))
+def redux_f32(e: Emitter, i: Instruction) -> None:
+    """Of integers that are ordered as the numbers are; NaNs go to an end, where the other numbers or they win."""
+    d, a, mask = e.operands(i, 3)
+    least = i.has("min")
+    bits = e.read(a, "b32")
+    if i.has("abs"):
+        bits = e.op(f"and i32 {bits}, 2147483647")
+    nan = e.op(f"icmp ugt i32 {e.op(f'and i32 {bits}, 2147483647')}, 2139095040")
+    key = _ordered(e, bits)
+    end = -(1 << 31) if least == i.has("NaN") else (1 << 31) - 1
+    key = e.op(f"select i1 {nan}, i32 {end}, i32 {key}")
+    wide = e.op(f"zext i32 {key} to i64")
+    e.suspend(Op.redux, *_operands(wide, str(_REDUX["min" if least else "max", "s32"])), mask=e.read(mask, "b32"))
+    result = e.op(f"trunc i64 {e.answer()} to i32")
+    none = e.op(f"icmp eq i32 {result}, {end}")
+    e.write(d, e.op(f"select i1 {none}, i32 2147483647, i32 {_ordered(e, result)}"), "b32")
+
+
+def _ordered(e: Emitter, bits: str) -> str:
+    """A float's bits as an integer that is ordered as the floats are; it is its own inverse."""
+    flipped = e.op(f"lshr i32 {e.op(f'ashr i32 {bits}, 31')}, 1")
+    return e.op(f"xor i32 {bits}, {flipped}")
+
+
 @translates("activemask")
 def activemask(e: Emitter, i: Instruction) -> None:
     (d,) = e.operands(i, 1)
