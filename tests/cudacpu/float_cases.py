@@ -118,6 +118,13 @@ def edges(form: Format) -> list[int]:
     return [x | sign for x in found for sign in (0, form.sign)]
 
 
+def core(form: Format) -> list[int]:
+    """Bits of the few numbers whose combinations matter: zeros, ones, infinities, NaN, the least, the largest."""
+    one = form.bias << form.mantissa
+    found = [0, 0, one, form.infinity, 1 << form.low, form.largest]
+    return [*(x | sign for x in found for sign in (0, form.sign)), form.infinity + (1 << form.low)]
+
+
 def number(draw: random.Random, kind: str) -> int:
     """Bits of one operand of a type: edges, short mantissas, numbers near one and any bits."""
     if kind.endswith("x2"):
@@ -148,8 +155,11 @@ def _integer(draw: random.Random, width: int) -> int:
 
 def operands(draw: random.Random, case: Case, count: int) -> list[tuple[int, ...]]:
     """Tuples of operands; in some the last one nearly cancels or repeats the others."""
-    found = []
-    for _ in range(count):
+    found: list[tuple[int, ...]] = []
+    for n in range(count):
+        if n % 3 == 0 and case.sources[0] in FORMATS:
+            found.append(tuple(draw.choice(core(FORMATS[kind])) for kind in case.sources))
+            continue
         values = [number(draw, kind) for kind in case.sources]
         if len(values) > 1 and draw.random() < 0.15 and len(set(case.sources)) == 1:
             values[-1] = values[0] ^ draw.choice((0, 1, 1 << (FORMATS.get(case.sources[0], FORMATS["f16"]).bits - 1)))

@@ -150,6 +150,16 @@ def test_div_approx_gives_zero_for_divisors_whose_reciprocal_underflows(opcodes:
     np.testing.assert_array_equal(np.signbit(found)[~np.isnan(found)], np.signbit(wanted)[~np.isnan(found)])
 
 
+@pytest.mark.parametrize("opcode", ["rcp.approx.ftz.f64", "rsqrt.approx.ftz.f64"])
+def test_gross_approximations_are_of_and_to_the_upper_32_bits(opcodes: Opcodes, opcode: str) -> None:
+    case = next(each for each in CASES if each.opcode == opcode)
+    upper = bits_of(np.linspace(1, 9, ROOM), "f64")
+    without, with_lower = ([(x >> 32 << 32 | low,) for x in upper] for low in (0, 0xFFFFFFFF))
+    found = opcodes.run(case, without)
+    assert found == opcodes.run(case, with_lower)
+    assert not any(x & 0xFFFFFFFF for x in found)
+
+
 def test_sines_of_huge_angles_stay_between_minus_one_and_one(opcodes: Opcodes) -> None:
     for name in ("sin.approx.f32", "cos.approx.f32"):
         case = next(each for each in CASES if each.opcode == name)

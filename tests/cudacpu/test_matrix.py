@@ -217,6 +217,18 @@ def test_mma_sums_floats_from_k_zero_upwards_by_fused_steps(mma_module: Loaded) 
     np.testing.assert_array_equal(found, wanted)
 
 
+def test_mma_of_tf32_takes_no_notice_of_the_lower_bits(mma_module: Loaded) -> None:
+    case = next(each for each in CASES if each[0] is K8_TF32)
+    draw = np.random.default_rng(11)
+    a, b, c = values(draw, "f32", (16, 8)), values(draw, "f32", (8, 8)), values(draw, "f32", (16, 8))
+    held = [fragments(a, K8_TF32.a, 4), fragments(b, K8_TF32.b, 2), fragments(c, c_place, 4)]
+    noisy = [(each.view(np.uint32) | 0x1FFF).view(np.float32) for each in held[:2]]
+    outs = [np.zeros((32, 4), np.float32) for _ in range(2)]
+    for factors, out in zip((held[:2], noisy), outs, strict=True):
+        mma_module.launch(f"k{CASES.index(case)}", *map(np.ascontiguousarray, (*factors, held[2])), out, block=(32,))
+    np.testing.assert_array_equal(*outs)
+
+
 def _fused_sum(row: np.ndarray, column: np.ndarray, start: np.float32) -> int:
     bits = int(start.view(np.uint32))
     for x, y in zip(row.astype(np.float32), column.astype(np.float32), strict=True):
