@@ -1,6 +1,6 @@
 """What libcuda.so.1 calls when a module is loaded, linked or unloaded: the compiler's side of native/cudacpu/image.hpp.
 
-Each module that is loaded gets an LLJIT library of its own, and with it its own variables. What does not live here:
+Each module that is loaded gets an execution engine of its own, and with it its own variables. What does not live here:
 compiling (compiler), finding PTX in a fat binary (fatbin), loading the library itself (the package).
 """
 
@@ -77,9 +77,9 @@ class Loader:
     def __init__(self, library: ctypes.CDLL, compile_image: Callable[[bytes, int, bool], Image] | None = None) -> None:
         self._library = library
         self._compile_image = compile_image or _compile
-        self._loaded: dict[int, Any] = {}  # resource trackers of LLJIT libraries, by handle
+        self._loaded: dict[int, Any] = {}  # LLVM's execution engines, by handle
         self._numbers = itertools.count(1)
-        self._jit: Any = None
+        self._ready = False
         self._callbacks = (_COMPILE(self._on_compile), _UNLOAD(self._on_unload))  # the library calls them: they stay
         for name in ("add_kernel", "add_global", "add_file", "add_lines", "add_log", "set_handle"):
             getattr(library, f"hcq_cuda_{name}").restype = None
@@ -139,34 +139,34 @@ class Loader:
         from hcq.drivers.cpu import llvm_host
 
         number = next(self._numbers)
-        symbols = [kernel.symbol for kernel in compiled.kernels] + [v.symbol for v in compiled.globals]
         with llvm_host.LOCK:
-            if self._jit is None:
+            if not self._ready:
                 llvm_host.host()
-                self._jit = llvm.create_lljit_compiler(llvm.Target.from_default_triple().create_target_machine())
-            builder = llvm.JITLibraryBuilder().add_current_process()
-            for each in compiled.objects:
-                builder.add_object_img(each)
-            for name in _SYMBOLS:
-                found = getattr(self._library, f"hcq_cuda_{name}")
-                address = ctypes.cast(found, ctypes.c_void_p).value
-                builder.import_symbol(f"hcq_cuda_{name}", address)
-            for symbol in symbols:
-                builder.export_symbol(symbol)
+                for name in _SYMBOLS:
+                    found = getattr(self._library, f"hcq_cuda_{name}")
+                    llvm.add_symbol(f"hcq_cuda_{name}", ctypes.cast(found, ctypes.c_void_p).value)
+                self._ready = True
+            # MCJIT, since LLJIT keeps some 9 KB of each library for ever.
+            machine = llvm.Target.from_default_triple().create_target_machine()
+            engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
             try:
-                tracker = builder.link(self._jit, f"module{number}")
+                for each in compiled.objects:
+                    engine.add_object_file(llvm.ObjectFileRef.from_data(each))
+                engine.finalize_object()
             except RuntimeError as error:
                 raise CompileError("the module can't be linked", str(error)) from None
-        self._loaded[number] = tracker
-        return number, {symbol: tracker[symbol] for symbol in symbols}
+            addresses = {kernel.symbol: engine.get_function_address(kernel.symbol) for kernel in compiled.kernels}
+            addresses |= {each.symbol: engine.get_global_value_address(each.symbol) for each in compiled.globals}
+        self._loaded[number] = engine
+        return number, addresses
 
     def _on_unload(self, number: int) -> None:
         from hcq.drivers.cpu import llvm_host
 
-        tracker = self._loaded.pop(number, None)
-        if tracker is not None:
+        engine = self._loaded.pop(number, None)
+        if engine is not None:
             with llvm_host.LOCK:
-                tracker.close()
+                engine.close()
 
     def _log(self, image: int, is_error: bool, text: str) -> None:
         self._library.hcq_cuda_add_log(ctypes.c_void_p(image), ctypes.c_int(is_error), text.encode(errors="replace"))
