@@ -1,6 +1,8 @@
 """Checks of the driver on the CPU: which function a name gives, and what results are called. Run by inside.py."""
 
 import ctypes
+import re
+from pathlib import Path
 
 from driver import cuda, error_name, refused
 
@@ -56,3 +58,9 @@ def check_names_and_texts_of_results():
     assert text.value == b"an illegal memory access was encountered"
     assert refused(cuda.cuGetErrorString, 12345, ctypes.byref(text)).name == "CUDA_ERROR_INVALID_VALUE"
     assert text.value is None
+
+
+def check_every_name_of_the_table_has_an_answer():
+    table = Path(__file__).parents[2] / "native" / "cudacpu" / "names.inc"
+    names = set(re.findall(r'X\("(\w+)"', table.read_text()))
+    assert {name for name in names if ask(name)[1] or ask(name, flags=PER_THREAD)[1]} == set()

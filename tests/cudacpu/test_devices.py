@@ -8,18 +8,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from inside import HERE, Checks
+from inside import Checks
+
+from hcq.cudacpu import library_path
 
 DEVICES = Checks("device_checks.py", HCQ_CUDACPU_DEVICES="3", HCQ_CUDACPU_CC="9.0", HCQ_CUDACPU_MEMORY="64M")
 NAMES = Checks("names_checks.py")
 TABLE = Path(__file__).parents[2] / "native" / "cudacpu" / "names.inc"
 
+# By ctypes alone: it starts in no time.
 COUNT = """
 import ctypes, sys
-sys.path.insert(0, sys.argv[1])
-from driver import cuda, error_name
-count = ctypes.c_int(-1)
-print(error_name(cuda.raw.cuInit(0)), cuda.raw.cuDeviceGetCount(ctypes.byref(count)), count.value)
+cuda = ctypes.CDLL(sys.argv[1])
+name, count = ctypes.c_char_p(), ctypes.c_int(-1)
+cuda.cuGetErrorName(cuda.cuInit(0), ctypes.byref(name))
+print(name.value.decode(), cuda.cuDeviceGetCount(ctypes.byref(count)), count.value)
 """
 
 # What cuda-bindings asks for when it is first used, before cuInit.
@@ -30,10 +33,8 @@ print(driver.cuDriverGetVersion()[1], driver.cuInit(0)[0].name, driver.cuDeviceG
 
 
 def run(code, **environment):
-    command = [sys.executable, "-m", "hcq.cudacpu", "-c", code, str(HERE)]
-    path = os.pathsep.join(filter(None, sys.path))
-    environment = {**os.environ, "PYTHONPATH": path, **environment}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    command = [sys.executable, "-c", code, library_path()]
+    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100)
 
 
 @pytest.mark.parametrize("name", DEVICES.names)
@@ -80,5 +81,7 @@ def test_the_table_of_names_has_one_symbol_for_each():
 
 @pytest.mark.skipif(not importlib.util.find_spec("cuda"), reason="cuda-bindings isn't installed")
 def test_the_bindings_find_all_they_look_for():
-    done = run(BINDINGS)
+    command = [sys.executable, "-m", "hcq.cudacpu", "-c", BINDINGS]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
     assert done.stdout.split() == ["13050", "CUDA_SUCCESS", "1"], done.stderr
