@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # CUDA C of the kinds people write, on the CPU: compiled by NVRTC for several architectures, run by hcq.cudacpu, compared
-# with NumPy and SciPy; then once more under HCQ_CUDACPU_CHECK=1, which must find nothing. In a virtual environment of its own, which borrows what the active one has. Skipped only where
-# NVIDIA's compilers can't be had.
+# with NumPy and SciPy; then once more under HCQ_CUDACPU_CHECK=1, which must find nothing. In a virtual environment of its
+# own, which borrows what the active one has, but for NVIDIA's packages: these are looked for in the interpreter's own
+# folder. Skipped only where they can't be had.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 venv=build/cuda-kernels
@@ -9,8 +10,8 @@ purelib='import sysconfig; print(sysconfig.get_path("purelib"))'
 
 python -m venv --clear "$venv"
 python -c "$purelib" >"$("$venv/bin/python" -c "$purelib")/borrowed.pth"
-if ! log=$("$venv/bin/python" -m pip install -qq --disable-pip-version-check cuda-bindings nvidia-cuda-nvrtc \
-  nvidia-cuda-nvcc nvidia-cuda-crt nvidia-cuda-runtime nvidia-cuda-cccl 2>&1); then
+if ! log=$("$venv/bin/python" -m pip install -qq --disable-pip-version-check --ignore-installed \
+  cuda-bindings nvidia-cuda-nvrtc nvidia-cuda-nvcc nvidia-cuda-crt nvidia-cuda-runtime nvidia-cuda-cccl 2>&1); then
   echo "skipped: NVIDIA's compilers can't be had: $(tail -1 <<<"$log")"
   exit 0
 fi
