@@ -216,6 +216,7 @@ def _complete(standing, threads):
 
 
 _arrived: dict[int, list[int]] = {}
+_rooms: dict[int, ctypes.Array] = {}  # of a warp
 
 
 def _barrier(t, standing):
@@ -258,9 +259,12 @@ def _warp(t, standing):
         elif t.op == Op.redux:
             o.r[0] = _redux(o.a[1], list(values.values()))
         elif t.op == Op.exchange:
-            size = o.a[1]
+            size, to = o.a[1], o.a[2]
+            if not to:  # one room for all
+                _rooms[t.linear // 32] = _rooms.get(t.linear // 32) or ctypes.create_string_buffer(32 * 128)
+                to = o.r[0] = ctypes.addressof(_rooms[t.linear // 32])
             for n in lanes:
-                ctypes.memmove(o.a[2] + n * size, warp[n].a[0], size)
+                ctypes.memmove(to + n * size, warp[n].a[0], size)
     return members
 
 

@@ -108,20 +108,18 @@ def product(e: Emitter, instruction: Instruction, shape: Shape, to: str, addend:
 
 
 def exchanged(e: Emitter, kind: str, size: int, values: list[str]) -> str:
-    """Give values to the warp; the address of what all 32 lanes gave, lane after lane."""
+    """Give values to the warp; the address of what all 32 lanes gave, lane after lane, until its next exchange."""
     given = e.scratch(len(values) * size)
-    everything = e.scratch(32 * len(values) * size)
     for n, each in enumerate(values):
         e.do(f"store {kind} {each}, ptr {_element(e, kind, given, n)}")
-    addresses = [e.op(f"ptrtoint ptr {each} to i64") for each in (given, everything)]
     e.suspend(
         Op.exchange,
-        (int(Thread.a), "i64", addresses[0]),
+        (int(Thread.a), "i64", e.op(f"ptrtoint ptr {given} to i64")),
         (int(Thread.a) + 8, "i64", str(len(values) * size)),
-        (int(Thread.a) + 16, "i64", addresses[1]),
+        (int(Thread.a) + 16, "i64", "0"),
         mask="-1",
     )
-    return everything
+    return e.op(f"getelementptr i8, ptr null, i64 {e.answer()}")
 
 
 def _element(e: Emitter, kind: str, base: str, n: int) -> str:
