@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hcq.cudacpu.lower.arithmetic import fused, widen
+from hcq.cudacpu.lower.arithmetic import fused
 from hcq.cudacpu.lower.convert import eighth
 from hcq.cudacpu.lower.helpers import Body, Code, intrinsic, want
 
@@ -88,10 +88,8 @@ def multiply(code: Code, shape: Shape) -> str:
     `all` has 32 times the registers of A and then of B, lane after lane.
     """
     name = f"mma.m{shape.m}n{shape.n}k{shape.k}.{shape.a}.{shape.b}.{shape.mode}{shape.combine and '.' + shape.combine}"
-    return want(
-        code, name, "void", "ptr %all, i32 %thread, ptr %sums", lambda body: _multiply(body, shape),
-        attributes="nounwind willreturn noinline",
-    )  # fmt: skip
+    parameters = "ptr noalias readonly %all, i32 %thread, ptr noalias %sums"
+    return want(code, name, "void", parameters, lambda c: _multiply(c, shape), "nounwind willreturn noinline")
 
 
 def _multiply(c: Body, shape: Shape) -> str:
@@ -99,21 +97,30 @@ def _multiply(c: Body, shape: Shape) -> str:
     lane = c.op("and i32 %thread, 31")
     rows = _at(c, "%all", c.op(f"mul i32 {c.op(f'lshr i32 {lane}, 2')}, {4 * size}"))
     columns = _at(c, "%all", c.op(f"mul i32 {c.op(f'and i32 {lane}, 3')}, {8 * size}"))
-    kind, number = shape.sum_type, 0
+    kind, count, number = shape.sum_type, 2 * shape.halves, 0
+    found: dict[tuple[str, int], list[str]] = {}
+
+    def elements(side: str, base: str, offset: int) -> list[str]:
+        if (side, offset) not in found:
+            register = c.op(f"getelementptr i8, ptr {base}, i32 {offset}")
+            found[side, offset] = _elements(c, shape.a if side == "a" else shape.b, register, shape.each)
+        return found[side, offset]
+
     for row in range(shape.rows):
         for column in range(shape.columns):
-            for element in range(2 * shape.halves):
-                place = c.op(f"getelementptr {kind}, ptr %sums, i32 {number}")
-                total = c.op(f"load {kind}, ptr {place}")
-                for step in range(shape.steps):
-                    a = ((row * shape.steps + step) * shape.halves + element // 2) * shape.word
-                    b = (shape.registers[0] + column * shape.steps + step) * shape.word + element % 2 * 4 * size
-                    for neighbour in range(4):
-                        left = c.op(f"getelementptr i8, ptr {rows}, i32 {a + neighbour * size}")
-                        right = c.op(f"getelementptr i8, ptr {columns}, i32 {b + neighbour * size}")
-                        total = _dot(c, shape, left, right, total)
+            places = [c.op(f"getelementptr {kind}, ptr %sums, i32 {number + n}") for n in range(count)]
+            totals = [c.op(f"load {kind}, ptr {place}") for place in places]
+            for step in range(shape.steps):
+                for neighbour in range(4):
+                    for n in range(count):
+                        a = ((row * shape.steps + step) * shape.halves + n // 2) * shape.word + neighbour * size
+                        b = (shape.registers[0] + column * shape.steps + step) * shape.word
+                        b += (n % 2 * 4 + neighbour) * size
+                        left, right = elements("a", rows, a), elements("b", columns, b)
+                        totals[n] = _dot(c, shape, left, right, totals[n])
+            for place, total in zip(places, totals, strict=True):
                 c.do(f"store {kind} {total}, ptr {place}")
-                number += 1
+            number += count
     return ""
 
 
@@ -121,34 +128,37 @@ def _at(c: Body, base: str, offset: str) -> str:
     return c.op(f"getelementptr i8, ptr {base}, i32 {offset}")
 
 
-def _dot(c: Body, shape: Shape, left: str, right: str, total: str) -> str:
+def _dot(c: Body, shape: Shape, left: list[str], right: list[str], total: str) -> str:
     """total + the products of the elements of two registers."""
-    if shape.a == "b1":
-        both = c.op(f"{shape.combine} i32 {c.op(f'load i32, ptr {left}')}, {c.op(f'load i32, ptr {right}')}")
-        return c.op(f"add i32 {total}, {intrinsic(c, 'ctpop', 'i32', both)}")
-    for n in range(shape.each):
-        a, b = _element(c, shape.a, left, n), _element(c, shape.b, right, n)
-        if shape.a in INTEGERS:
+    for a, b in zip(left, right, strict=True):
+        if shape.a == "b1":  # 32 of them at once
+            total = c.op(f"add i32 {total}, {intrinsic(c, 'ctpop', 'i32', c.op(f'{shape.combine} i32 {a}, {b}'))}")
+        elif shape.a in INTEGERS:
             total = c.op(f"add i32 {total}, {c.op(f'mul i32 {a}, {b}')}")
         else:
             total = fused(c, "f64" if shape.a == "f64" else "f32", shape.mode, a, b, total)
     return total
 
 
-def _element(c: Body, kind: str, register: str, n: int) -> str:
-    """Element n of a register in memory: a double, a float, or an i32."""
+def _elements(c: Body, kind: str, register: str, count: int) -> list[str]:
+    """The elements of a register in memory: doubles, floats, or i32; of b1 the register."""
     if kind == "f64":
-        return c.op(f"load double, ptr {register}")
+        return [c.op(f"load double, ptr {register}")]
+    if kind == "f16":
+        halves = c.op(f"fpext <2 x half> {c.op(f'load <2 x half>, ptr {register}, align 4')} to <2 x float>")
+        return [c.op(f"extractelement <2 x float> {halves}, i32 {n}") for n in range(2)]
+    word = c.op(f"load i32, ptr {register}")
+    if kind == "b1":
+        return [word]
     if kind == "tf32":  # the lower 13 bits count for nothing
-        bits = c.op(f"and i32 {c.op(f'load i32, ptr {register}')}, -8192")
-        return c.op(f"bitcast i32 {bits} to float")
-    at = c.op(f"getelementptr i8, ptr {register}, i32 {n * BITS[kind] // 8}")
-    if kind in ("f16", "bf16"):
-        return widen(c, kind, c.op(f"load i16, ptr {at}"))
-    byte = c.op(f"load i8, ptr {at}")
+        return [c.op(f"bitcast i32 {c.op(f'and i32 {word}, -8192')} to float")]
+    if kind == "bf16":
+        bits = c.op(f"shl i32 {word}, 16"), c.op(f"and i32 {word}, -65536")
+        return [c.op(f"bitcast i32 {each} to float") for each in bits]
+    width = BITS[kind]
     if kind in ("e4m3", "e5m2"):
-        return eighth(c, c.op(f"zext i8 {byte} to i16"), kind)
-    if kind in ("s4", "u4"):
-        byte = c.op(f"shl i8 {byte}, {4 - 4 * (n % 2)}")
-        byte = c.op(f"{'ashr' if kind == 's4' else 'lshr'} i8 {byte}, 4")
-    return c.op(f"{'sext' if kind[0] == 's' else 'zext'} i8 {byte} to i32")
+        parts = [c.op(f"trunc i32 {c.op(f'lshr i32 {word}, {n * width}')} to i16") for n in range(count)]
+        return [eighth(c, c.op(f"and i16 {each}, 255"), kind) for each in parts]
+    shift = "ashr" if kind[0] == "s" else "lshr"
+    parts = [c.op(f"shl i32 {word}, {32 - (n + 1) * width}") for n in range(count)]
+    return [c.op(f"{shift} i32 {each}, {32 - width}") for each in parts]
