@@ -9,6 +9,9 @@ namespace cudacpu {
 // CUDA_SUCCESS once cuInit() was called, and in no child that was forked since.
 CUresult initialized();
 
+// Whether the calling thread runs a host function of a stream: what works in a context is not permitted there.
+extern thread_local bool in_host_function;
+
 // Runs `body() -> CUresult` where the API is initialized.
 template <class F>
 CUresult with_init(F&& body) {
@@ -24,6 +27,7 @@ CUresult with_init(F&& body) {
 template <class F>
 CUresult with_context(F&& body) {
   return with_init([&]() -> CUresult {
+    if (in_host_function) return CUDA_ERROR_NOT_PERMITTED;
     Context* context = Context::current();
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
     CUresult result = context->error();

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "capture.hpp"
+#include "entry.hpp"
 #include "handle.hpp"
 #include "pool.hpp"
 

@@ -66,7 +66,4 @@ void wait_until(const std::function<bool()>& done);
 // Says that something happened that a waiting node or thread may wait for.
 void progress();
 
-// Whether the calling thread runs a host function: most of the API is not permitted there.
-extern thread_local bool in_host_function;
-
 }  // namespace cudacpu
