@@ -52,12 +52,11 @@ CompletionPtr Event::last() {
   return last_;
 }
 
-void Event::record_now() {
-  auto made = std::make_shared<Completion>();
-  complete(*made, CUDA_SUCCESS);
+void Event::note(CompletionPtr completion, const std::shared_ptr<Stream>& on, uint64_t position) {
   std::lock_guard<std::mutex> hold(lock_);
-  last_ = std::move(made);
-  stream_.reset();
+  last_ = std::move(completion);
+  stream_ = on;
+  position_ = position;
 }
 
 CUresult Event::record(const std::shared_ptr<Stream>& on) {
@@ -89,30 +88,20 @@ CUresult Event::synchronize() {
   return record->result;
 }
 
+NodePtr make_record(CompletionPtr completion) { return std::make_shared<RecordNode>(std::move(completion)); }
 NodePtr make_wait(CompletionPtr completion) { return std::make_shared<WaitNode>(std::move(completion)); }
-
-CUresult EventRecordNode::run(Context&) const {
-  event->record_now();
-  progress();
-  return CUDA_SUCCESS;
-}
-
-CUresult EventWaitNode::run(Context&) const {
-  CompletionPtr record = event->last();
-  return !record || record->done.load(std::memory_order_acquire) ? CUDA_SUCCESS : again;  // as in WaitNode
-}
 
 CUresult make_event_record(CUevent handle, NodePtr* out) {
   std::shared_ptr<Event> event;
   if (CUresult result = find(handle, &event)) return result;
-  *out = std::make_shared<EventRecordNode>(std::move(event));
+  *out = std::make_shared<EventNode>(std::move(event), CU_GRAPH_NODE_TYPE_EVENT_RECORD);
   return CUDA_SUCCESS;
 }
 
 CUresult make_event_wait(CUevent handle, NodePtr* out) {
   std::shared_ptr<Event> event;
   if (CUresult result = find(handle, &event)) return result;
-  *out = std::make_shared<EventWaitNode>(std::move(event));
+  *out = std::make_shared<EventNode>(std::move(event), CU_GRAPH_NODE_TYPE_WAIT_EVENT);
   return CUDA_SUCCESS;
 }
 

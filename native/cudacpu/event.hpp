@@ -26,10 +26,10 @@ struct Event {
   bool timed() const { return !(flags & CU_EVENT_DISABLE_TIMING); }
   // The last record; null before the first.
   CompletionPtr last();
-  // Notes a record that has just happened.
-  void record_now();
   // Puts a record into the stream's queue.
   CUresult record(const std::shared_ptr<Stream>& on);
+  // Notes a record that is part of a node of the stream's queue.
+  void note(CompletionPtr completion, const std::shared_ptr<Stream>& on, uint64_t position);
   // Waits for the last record.
   CUresult synchronize();
 
@@ -40,22 +40,18 @@ struct Event {
   uint64_t position_ = 0;
 };
 
-// A node that waits for a record.
+// A node that is a record, and one that waits for it.
+NodePtr make_record(CompletionPtr completion);
 NodePtr make_wait(CompletionPtr completion);
 
-// Nodes for graphs: what they record or wait for is looked up when they run.
-struct EventRecordNode : Node {
-  std::shared_ptr<Event> event;
-  explicit EventRecordNode(std::shared_ptr<Event> event) : event(std::move(event)) {}
-  CUgraphNodeType kind() const override { return CU_GRAPH_NODE_TYPE_EVENT_RECORD; }
-  CUresult run(Context& context) const override;
-};
-
-struct EventWaitNode : Node {
-  std::shared_ptr<Event> event;
-  explicit EventWaitNode(std::shared_ptr<Event> event) : event(std::move(event)) {}
-  CUgraphNodeType kind() const override { return CU_GRAPH_NODE_TYPE_WAIT_EVENT; }
-  CUresult run(Context& context) const override;
+// A node of a graph. Which record is made or awaited is settled by each launch, which has such a node as above in its
+// place: see Run.
+struct EventNode : Node {
+  const std::shared_ptr<Event> event;
+  const CUgraphNodeType type;
+  EventNode(std::shared_ptr<Event> event, CUgraphNodeType type) : event(std::move(event)), type(type) {}
+  CUgraphNodeType kind() const override { return type; }
+  CUresult run(Context&) const override { return CUDA_SUCCESS; }
 };
 
 CUresult make_event_record(CUevent event, NodePtr* out);

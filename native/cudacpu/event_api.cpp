@@ -68,7 +68,7 @@ HCQ_API cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned flags) 
     if (flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
     if (&event->context != &on->context) return CUDA_ERROR_INVALID_HANDLE;
     if (is_capturing(*on) && flags != CU_EVENT_RECORD_EXTERNAL) return capture_record(*on, *event);
-    if (is_capturing(*on)) return submit(on, std::make_shared<EventRecordNode>(event));
+    if (is_capturing(*on)) return submit(on, std::make_shared<EventNode>(event, CU_GRAPH_NODE_TYPE_EVENT_RECORD));
     if (CUresult result = check_legacy(*on)) return result;
     uncapture_event(*event);
     return event->record(on);
@@ -80,7 +80,8 @@ HCQ_API cuEventRecord(CUevent handle, CUstream stream) { return cuEventRecordWit
 HCQ_API cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned flags) {
   return with_both(handle, stream, [&](const EventPtr& event, const std::shared_ptr<Stream>& on) {
     if (flags > CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
-    if (is_capturing(*on) && flags == CU_EVENT_WAIT_EXTERNAL) return submit(on, std::make_shared<EventWaitNode>(event));
+    if (is_capturing(*on) && flags == CU_EVENT_WAIT_EXTERNAL)
+      return submit(on, std::make_shared<EventNode>(event, CU_GRAPH_NODE_TYPE_WAIT_EVENT));
     bool done = false;
     CUresult result = capture_wait(*on, *event, &done);
     if (!result && !done) result = check_legacy(*on);

@@ -34,6 +34,8 @@ struct GraphLaunch final : Node {
     end();
   }
 
+  void note(const std::shared_ptr<Stream>& stream, uint64_t position) const { run_.note(stream, position); }
+
  private:
   void end() const {
     if (!ended->exchange(true, std::memory_order_release)) progress();  // the next launch sees what this one wrote
@@ -83,11 +85,12 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags, Instantia
 }
 
 CUresult launch(CUgraphExec handle, CUstream stream) {
-  NodePtr node;
+  std::shared_ptr<GraphLaunch> node;
   std::shared_ptr<GraphExec> exec;
+  std::shared_ptr<Stream> target;
   CUresult result = with_context([&](Context& context) -> CUresult {
-    std::shared_ptr<Stream> target;
     CUresult found = find_stream(context, stream, &target);
+    if (!found) found = check_legacy(*target);
     if (found) return found;
     std::lock_guard<std::mutex> hold(graph_mutex());
     exec = find_exec(handle);
@@ -101,7 +104,11 @@ CUresult launch(CUgraphExec handle, CUstream stream) {
     return CUDA_SUCCESS;
   });
   if (result) return result;
-  return node ? submit(stream, std::move(node)) : capture_launch(stream, *exec);
+  if (!node) return capture_launch(stream, *exec);
+  uint64_t position;
+  result = enqueue(target, node, &position);
+  if (!result) node->note(target, position);
+  return result;
 }
 
 }  // namespace

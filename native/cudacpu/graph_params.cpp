@@ -104,10 +104,10 @@ void params_of(const GraphNode& node, CUgraphNodeParams* out) {
       static_cast<CUDA_HOST_NODE_PARAMS&>(out->host) = static_cast<const HostNode*>(work)->params;
       break;
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-      out->eventRecord.event = static_cast<const EventRecordNode*>(work)->event->handle;
+      out->eventRecord.event = static_cast<const EventNode*>(work)->event->handle;
       break;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-      out->eventWait.event = static_cast<const EventWaitNode*>(work)->event->handle;
+      out->eventWait.event = static_cast<const EventNode*>(work)->event->handle;
       break;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {
       auto& operations = static_cast<const BatchMemOp*>(work)->params;

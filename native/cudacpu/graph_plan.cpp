@@ -80,6 +80,24 @@ GraphNode* find_cycle(const Graph& graph) {
   return nullptr;
 }
 
+bool of_event(CUgraphNodeType type) {
+  return type == CU_GRAPH_NODE_TYPE_EVENT_RECORD || type == CU_GRAPH_NODE_TYPE_WAIT_EVENT;
+}
+
+std::vector<uint32_t> find_events(const Plan& plan) {
+  std::vector<uint32_t> waits, order, found;
+  for (uint32_t at = 0; at < plan.nodes.size(); ++at) {
+    waits.push_back(plan.nodes[at].waits);
+    if (!waits[at]) order.push_back(at);
+  }
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (of_event(plan.nodes[order[i]].body.type)) found.push_back(order[i]);
+    for (uint32_t next : plan.nodes[order[i]].next)
+      if (!--waits[next]) order.push_back(next);
+  }
+  return found;
+}
+
 }  // namespace
 
 std::shared_ptr<Plan> make_plan(const Graph& graph, GraphNode** wrong) {
@@ -87,6 +105,7 @@ std::shared_ptr<Plan> make_plan(const Graph& graph, GraphNode** wrong) {
   if (*wrong) return nullptr;
   auto plan = std::make_shared<Plan>();
   lay_out(*plan, graph);
+  plan->events = find_events(*plan);
   return plan;
 }
 
@@ -99,6 +118,23 @@ Run::Run(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)), left_(plan_
     waits_.push_back(plan_->nodes[i].waits);
     if (!waits_.back()) ready_.push_back(i);
   }
+  std::unordered_map<const Event*, CompletionPtr> here;
+  for (uint32_t at : plan_->events) {
+    const auto& node = static_cast<const EventNode&>(*plan_->nodes[at].body.work);
+    CompletionPtr& last = here[node.event.get()];
+    if (node.type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
+      last = std::make_shared<Completion>();
+      records_.emplace_back(node.event, last);
+      marks_[at] = make_record(last);
+    } else {
+      if (!last) last = node.event->last();
+      if (last) marks_[at] = make_wait(last);
+    }
+  }
+}
+
+void Run::note(const std::shared_ptr<Stream>& stream, uint64_t position) {
+  for (auto& [event, completion] : records_) event->note(completion, stream, position);
 }
 
 void Run::done(uint32_t node) {
@@ -109,6 +145,13 @@ void Run::done(uint32_t node) {
 }
 
 CUresult Run::run(const PlanNode& node, uint32_t at, Context& context) {
+  if (of_event(node.body.type)) {
+    auto mark = marks_.find(at);
+    if (mark == marks_.end()) return CUDA_SUCCESS;  // it waits for an event that was never recorded
+    CUresult result = mark->second->run(context);
+    if (node.body.type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) progress();
+    return result;
+  }
   if (node.body.type != CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) return node.body.work->run(context);
   return static_cast<const BatchMemOp&>(*node.body.work).step(&operations_[at]);
 }
@@ -144,7 +187,12 @@ void Run::skip(Context& context, CUresult cause) {
   for (uint32_t i = 0; i < plan_->nodes.size(); ++i) {
     if (ended_[i]) continue;
     ended_[i] = true;
-    if (plan_->nodes[i].body.work) plan_->nodes[i].body.work->skip(context, cause);
+    auto mark = marks_.find(i);
+    if (mark != marks_.end()) {
+      mark->second->skip(context, cause);
+    } else if (plan_->nodes[i].body.work) {
+      plan_->nodes[i].body.work->skip(context, cause);
+    }
   }
   left_ = 0;
 }

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "event.hpp"
 #include "graph.hpp"
 
 namespace cudacpu {
@@ -23,6 +24,7 @@ struct PlanNode {
 struct Plan {
   std::vector<PlanNode> nodes;
   std::unordered_map<uint64_t, uint32_t> by_serial;
+  std::vector<uint32_t> events;  // nodes that record events or wait for them, each after those it comes after
 };
 
 // Lays a graph out; null and the node where it can't be: a cycle. graph_mutex() is held.
@@ -33,7 +35,10 @@ std::unique_ptr<Graph> graph_of(const Plan& plan);
 // One run of a plan.
 class Run {
  public:
+  // Settles what events are recorded and awaited: what was recorded last in the order of calls.
   explicit Run(std::shared_ptr<const Plan> plan);
+  // Has the events it records know of it: the run is the `position`th node of the stream.
+  void note(const std::shared_ptr<Stream>& stream, uint64_t position);
   // Runs what can run: CUDA_SUCCESS once all is done, `again` while all that is left waits, or an error.
   CUresult step(Context& context);
   // Lets go of those who wait for nodes that will not run.
@@ -48,6 +53,8 @@ class Run {
   std::vector<uint32_t> ready_;
   std::vector<bool> ended_;
   std::unordered_map<uint32_t, uint32_t> operations_;  // how far the memory operations of a node are
+  std::unordered_map<uint32_t, NodePtr> marks_;        // what nodes of events do in this run
+  std::vector<std::pair<std::shared_ptr<Event>, CompletionPtr>> records_;
   size_t left_;
 };
 

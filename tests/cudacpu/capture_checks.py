@@ -264,19 +264,38 @@ def check_a_capture_can_go_on_in_a_graph_that_there_is():
 def check_external_events_are_nodes():
     on, other, memory, outside = stream(), stream(), words(), event()
     with captured(on) as graph:
+        wait(on, memory, 5, 1)
         write(on, memory, 0, 1)
         cuda.cuEventRecordWithFlags(outside, on, 1)
-    executable = instantiate(graph)
-    wait(on, memory, 5, 1)
-    cuda.cuGraphLaunch(executable, on)
-    write(other, memory, 5, 1)
-    cuda.cuStreamSynchronize(on)
-    cuda.cuEventSynchronize(outside)
     with captured(other) as waits:
         cuda.cuStreamWaitEvent(other, outside, 1)
         write(other, memory, 1, 2)
-    run(instantiate(waits), other)
-    assert memory.tolist()[:2] == [1, 2]
+    first, second, not_ready = instantiate(graph), instantiate(waits), 600
+    run(second, other)  # nothing was recorded yet
+    for _ in range(2):
+        memory[:] = 0
+        # A launch is a record from then on, whenever its nodes run.
+        cuda.cuGraphLaunch(first, on)
+        cuda.cuGraphLaunch(second, other)
+        assert [cuda.raw.cuEventQuery(outside), cuda.raw.cuStreamQuery(other)] == [not_ready] * 2
+        memory[5] = 1
+        cuda.cuStreamSynchronize(other)
+        assert memory.tolist()[:2] == [1, 2]
+        cuda.cuEventSynchronize(outside)
+        cuda.cuStreamSynchronize(on)
+
+
+def check_a_graph_may_wait_for_what_it_records():
+    on, memory, mark = stream(), words(), event()
+    with captured(on) as graph:
+        write(on, memory, 0, 1)
+        cuda.cuEventRecordWithFlags(mark, on, 1)
+        cuda.cuStreamWaitEvent(on, mark, 1)
+        write(on, memory, 1, 1)
+    executable = instantiate(graph)
+    for _ in range(2):
+        run(executable, on)
+    assert memory.tolist()[:2] == [1, 1]
 
 
 def check_a_context_that_ends_ends_its_captures():
