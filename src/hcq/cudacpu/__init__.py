@@ -63,11 +63,13 @@ def install() -> None:
                 f"another CUDA driver is loaded already ({other}): call hcq.cudacpu.install() before whatever loads"
                 " CUDA, or start the program by `python -m hcq.cudacpu`"
             )
+        from hcq.cudacpu import runtime
         from hcq.cudacpu.loading import Loader
 
         loader = Loader(ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL))
         loader.install()
         atexit.register(loader.remove)
+        runtime.attach()
         _loader = loader
 
 

@@ -1,0 +1,32 @@
+"""cuda.core, a client that was not written for hcq, on the CUDA driver on the CPU."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+from core_files import HERE, Examples
+
+
+def _missing() -> str | None:
+    try:
+        for package in ("cuda.bindings", "cuda.core", "nvidia.cu13"):
+            if importlib.util.find_spec(package) is None:
+                return package
+    except ModuleNotFoundError as error:
+        return str(error.name)
+    return None
+
+
+FILES = {
+    path.stem.removeprefix("core_"): Examples(path, HCQ_CUDACPU_DEVICES="2")
+    for path in sorted(HERE.glob("core_*.py"))
+    if "def example_" in path.read_text()
+}
+ALL = [(file, name) for file, examples in FILES.items() for name in examples.names]
+
+
+@pytest.mark.skipif(_missing() is not None, reason="cuda-core, cuda-bindings and NVRTC are not installed")
+@pytest.mark.parametrize(("file", "name"), ALL, ids=[f"{file}-{name.removeprefix('example_')}" for file, name in ALL])
+def test_example(file, name):
+    FILES[file].passed(name)
