@@ -9,7 +9,7 @@ What does not live here: operands and opcodes (floats.py), approximations (appro
 from __future__ import annotations
 
 from hcq.cudacpu.lower import wide
-from hcq.cudacpu.lower.helpers import Code, intrinsic
+from hcq.cudacpu.lower.helpers import Code, intrinsic, want
 from hcq.cudacpu.lower.rounding import BF16, F32, narrow, odd, sum_error
 
 IR = {"f32": "float", "f64": "double", "f16": "i16", "bf16": "i16", "tf32": "i32"}
@@ -162,6 +162,30 @@ def saturated(code: Code, kind: str, value: str) -> str:
     below = code.op(f"fcmp olt {ir} {value}, 1.0")
     most = code.op(f"select i1 {below}, {ir} {value}, {ir} 1.0")
     return code.op(f"select i1 {above}, {ir} {most}, {ir} 0.0")
+
+
+def extreme(code: Code, base: str, kind: str, a: str, b: str, propagate: bool) -> str:
+    """min or max of two floats or doubles, -0 below +0; `propagate`: NaN where either is, else where both are.
+
+    Not by llvm.minimumnum, which LLVM 22 compiles wrongly for x86 where one operand is known to be no NaN: it gives the
+    other's NaN.
+    """
+    ir, whole = IR[kind], "i64" if kind == "f64" else "i32"
+    first = code.op(f"fcmp {'olt' if base == 'min' else 'ogt'} {ir} {a}, {b}")
+    chosen = code.op(f"select i1 {first}, {ir} {a}, {ir} {b}")
+    bits = [code.op(f"bitcast {ir} {each} to {whole}") for each in (a, b)]
+    zero = code.op(f"{'or' if base == 'min' else 'and'} {whole} {bits[0]}, {bits[1]}")  # of two zeros the right one
+    equal = code.op(f"fcmp oeq {ir} {a}, {b}")
+    chosen = code.op(f"select i1 {equal}, {ir} {code.op(f'bitcast {whole} {zero} to {ir}')}, {ir} {chosen}")
+    # So far it is b where either is NaN.
+    other = code.op(f"fcmp uno {ir} {a if propagate else b}, 0.0")
+    return code.op(f"select i1 {other}, {ir} {a}, {ir} {chosen}")
+
+
+def extreme_function(code: Code, base: str) -> str:
+    """The symbol of `float f(float, float)`: min or max, NaN where both are."""
+    parameters = "float %a, float %b"
+    return want(code, f"{base}.f32", "float", parameters, lambda c: extreme(c, base, "f32", "%a", "%b", False))
 
 
 def canonical(code: Code, value: str) -> str:

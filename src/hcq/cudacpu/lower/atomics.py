@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hcq.cudacpu.lower.arithmetic import extreme_function
 from hcq.cudacpu.lower.copies import complete
 from hcq.cudacpu.lower.memory import type_of
 from hcq.cudacpu.lower.pointers import moved, pointer, space_of
@@ -144,12 +145,9 @@ def _narrow(e: Emitter, at: str, value: str, operation: str, type: str) -> str:
     """A compare-and-swap loop round the operation in float, which rounds once: float has bits enough."""
     e.helper("help.bf16.narrow", _BF16)
     name = f"help.atomic.{type}.{operation}"
-    calls = {"add": "", "min": "declare float @llvm.minimumnum.f32(float, float)",
-             "max": "declare float @llvm.maximumnum.f32(float, float)"}  # fmt: skip
-    if calls[operation]:
-        e.declare(calls[operation])
-    step = {"add": "fadd float %x, %y", "min": "call float @llvm.minimumnum.f32(float %x, float %y)",
-            "max": "call float @llvm.maximumnum.f32(float %x, float %y)"}[operation]  # fmt: skip
+    step = "fadd float %x, %y"
+    if operation != "add":
+        step = f"call float {extreme_function(e, operation)}(float %x, float %y)"
     e.helper(name, _LOOP % {"name": name, "step": step, **_CONVERSIONS[type]})
     return e.op(f"call i16 @{name}(ptr {at}, i16 {value})")
 

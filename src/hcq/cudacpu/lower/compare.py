@@ -6,7 +6,7 @@ and 9.7.7 (set, setp). What does not live here: integers (moves.py, integers.py)
 
 from __future__ import annotations
 
-from hcq.cudacpu.lower.arithmetic import IR, canonical, flushed, flushed_bits, shrink, widen
+from hcq.cudacpu.lower.arithmetic import IR, canonical, extreme, flushed, flushed_bits, shrink, widen
 from hcq.cudacpu.lower.emitter import Emitter
 from hcq.cudacpu.lower.floats import HALVES, WIDE, join, modifiers, split
 from hcq.cudacpu.lower.helpers import intrinsic
@@ -154,16 +154,14 @@ def extremes(e: Emitter, instruction: Instruction) -> None:
 def _extreme(e: Emitter, base: str, kind: str, flags: frozenset[str], values: list[str]) -> str:
     """The least or largest of floats or doubles."""
     wide = "f64" if kind == "f64" else "f32"
-    ir = IR[wide]
     signs = values
     if "abs" in flags:
         values = [intrinsic(e, "fabs", wide, each) for each in values]
-    name = {"min": "minimum", "max": "maximum"}[base] + ("" if "NaN" in flags else "num")
     result = values[0]
     for each in values[1:]:
-        result = intrinsic(e, name, wide, result, each)
+        result = extreme(e, base, wide, result, each, "NaN" in flags)
     if "xorsign" in flags:
-        bits = [e.op(f"bitcast {ir} {each} to i32") for each in signs]
-        sign = e.op(f"bitcast i32 {e.op(f'xor i32 {bits[0]}, {bits[1]}')} to {ir}")
+        bits = [e.op(f"bitcast float {each} to i32") for each in signs]
+        sign = e.op(f"bitcast i32 {e.op(f'xor i32 {bits[0]}, {bits[1]}')} to float")
         result = intrinsic(e, "copysign", wide, result, sign)
     return result
