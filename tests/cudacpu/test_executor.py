@@ -6,8 +6,14 @@ import inside
 import pytest
 
 THREADS = inside.Checks("executor_checks.py")
+TIERS = inside.Checks("tier_checks.py")
 
 
 @pytest.mark.parametrize("name", THREADS.names)
 def test_threads(name):
     THREADS.passed(name)
+
+
+@pytest.mark.parametrize("name", TIERS.names)
+def test_regions_do_what_coroutines_do(name):
+    TIERS.passed(name)

@@ -33,15 +33,19 @@ _SEPARATOR = "\0"  # between the texts of a module that was linked; PTX has none
 
 class PtxCompiler(Compiler):
     """Compiles PTX for devices of one compute capability (90 is 9.0), with checks of memory and barriers or without.
+    Without `regions` every kernel that suspends is a coroutine: for tests of one against the other.
 
     The source is the text of one module, or of several to be linked, with a zero byte between them. Threads may share
     one; LLVM works for one at a time. `compile` blocks for some milliseconds and more.
     """
 
-    def __init__(self, capability: int, check: bool = False, cachekey: str | None = "cudacpu") -> None:
+    def __init__(
+        self, capability: int, check: bool = False, regions: bool = True, cachekey: str | None = "cudacpu"
+    ) -> None:
         super().__init__(cachekey)
         self.capability = capability
         self.check = check
+        self.regions = regions and not check  # what is checked is checked thread by thread
 
     def compile(self, src: str | bytes) -> bytes:
         """The packed image of a module. Raises CompileError: a PtxError with the line, for what is wrong or not run."""
@@ -51,7 +55,7 @@ class PtxCompiler(Compiler):
         llvm_host.load_ahead()
         text = src if isinstance(src, str) else src.decode("utf-8", "surrogateescape")
         module = ptx.link([ptx.parse(part) for part in text.split(_SEPARATOR)])
-        options = lower.Options(capability=self.capability, check=self.check, regions=not self.check)
+        options = lower.Options(capability=self.capability, check=self.check, regions=self.regions)
         translated = lower.translate(module, options)
         objects = [_object(translated.llvm_ir)]
         scratch: dict[str, tuple[int, int]] = {}  # bytes for a block, and for each thread
@@ -72,7 +76,8 @@ class PtxCompiler(Compiler):
     def key_parts(self) -> Mapping[str, str]:
         """Processor, capability, checks, and the state of the translation's own sources."""
         return {
-            "flags": f"O3, image {_REVISION}, capability {self.capability}, check {self.check:d}",
+            "flags": f"O3, image {_REVISION}, capability {self.capability}, check {self.check:d}, "
+            f"regions {self.regions:d}",
             "target": toolchain.host_features(),
             "translation": _sources(),
         }
@@ -98,10 +103,12 @@ def _object(llvm_ir: str) -> bytes:
 
 def _regions(llvm_ir: str) -> tuple[bytes, dict[str, tuple[int, int]]]:
     """The object of kernels that are to become regions, and the scratch memory of each."""
+    from hcq.cudacpu import inductions
     from hcq.drivers.cpu import llvm_host
     from hcq.drivers.cpu.llvm_module import Lowering
 
     with llvm_host.LOCK, llvm_host.Session(llvm_ir) as session:
+        session.source = inductions.split(session, llvm_ir)
         lowering = Lowering(session)
         module = lowering.run()
         scratch = {each.name: (each.scratch_group, each.scratch_item) for each in lowering.functions}
@@ -140,10 +147,11 @@ def _sources() -> str:
     import hashlib
 
     here = os.path.dirname(os.path.abspath(__file__))
+    regions = os.path.dirname(os.path.abspath(toolchain.__file__))
     state = []
-    for folder, _, names in os.walk(here):
-        for name in names:
-            if name.endswith(".py"):
-                found = os.stat(os.path.join(folder, name))
-                state.append(f"{os.path.relpath(os.path.join(folder, name), here)} {found.st_size} {found.st_mtime_ns}")
+    for start in (here, regions):
+        for folder, _, names in os.walk(start):
+            for path in (os.path.join(folder, name) for name in names if name.endswith(".py")):
+                found = os.stat(path)
+                state.append(f"{os.path.relpath(path, start)} {found.st_size} {found.st_mtime_ns}")
     return hashlib.blake2b("\n".join(sorted(state)).encode(), digest_size=8).hexdigest()

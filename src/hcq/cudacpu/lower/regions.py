@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from hcq.cudacpu.lower.emitter import Emitter
 
 
+_MANY = 5  # fused multiplications of a kernel
+
+
 class RegionContext(Context):
     """Ids are calls that the lowering knows; the rest is read from the `Block`. `leaving` is the label of its end."""
 
@@ -66,4 +69,7 @@ def region(e: Emitter, name: str, function: Function) -> str:
     e.body(function.body or [])
     e.place(LEAVING)
     e.end("ret void")
-    return f"define void {name}(ptr %block) #0 {{\n{e.text()}\n}}"
+    # Wider vectors win where there is more to compute than to fetch (docs/design/llvm-grid.md).
+    text = e.text()
+    wide = ' "prefer-vector-width"="512"' if text.count("@llvm.fma.") >= _MANY else ""
+    return f"define void {name}(ptr %block) #0{wide} {{\n{text}\n}}"

@@ -33,10 +33,10 @@ def pure(i: Instruction) -> bool:
     """True if it does nothing but compute a value, the same for all items when its operands are."""
     if i.op == "call":
         return bool(_GROUP_CALL.search(i.text) or _PURE_CALL.search(i.text))
-    return i.op in _PURE or _same(i)
+    return i.op in _PURE or same(i)
 
 
-def _same(i: Instruction) -> bool:
+def same(i: Instruction) -> bool:
     """A load of what is there and the same while the group runs, as whoever wrote the module promises."""
     return i.op == "load" and "!hcq.same" in i.text
 
@@ -59,13 +59,13 @@ def recomputable(definitions: dict[int, Instruction]) -> set[int]:
                 cost[value] = 1
             elif (
                 i.op in _CHEAP
-                or _same(i)
+                or same(i)
                 or (
                     i.op == "call"
                     and (_GROUP_CALL.search(i.text) or _ITEM_CALL.search(i.text) or _CHEAP_CALL.search(i.text))
                 )
             ):
-                total = 1 + sum(cost[v] for v in set(i.uses))
+                total = 1 if same(i) else 1 + sum(cost[v] for v in set(i.uses))  # LLVM moves it out of the loop
                 if total > _RECOMPUTED:
                     continue
                 cost[value] = total

@@ -137,6 +137,8 @@ class _Walk:
             return "odd"
         if i.op == "alloca":
             return self.private.get(i.value, 0)
+        if flow.same(i):
+            return "odd" if any(self._moves(i, depth)) else 0
         if i.op in ("load", "atomicrmw", "cmpxchg"):
             return "far"
         if i.op == "call":

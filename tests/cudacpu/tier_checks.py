@@ -1,0 +1,203 @@
+"""Kernels in regions do what the same kernels do as coroutines, bit for bit. Run by test_executor.py."""
+
+from __future__ import annotations
+
+import numpy as np
+from driver import HEAD, cuda, kernel, run
+
+import hcq.cudacpu
+from hcq.cudacpu import compiler, fatbin, loading
+from hcq.cudacpu.image import Image, unpack
+
+START = """
+  .reg .pred %p<9>; .reg .b32 %r<40>; .reg .b64 %d<20>; .reg .f32 %f<9>;
+  ld.param.u64 %d1, [to];
+  ld.param.u64 %d3, [from];
+  ld.param.u32 %r0, [n];
+  mov.u32 %r1, %tid.x;
+  mov.u32 %r2, %ntid.x;
+  mov.u32 %r3, %ctaid.x;
+  mad.lo.u32 %r4, %r3, %r2, %r1;
+  mul.wide.u32 %d2, %r4, 4;
+  add.s64 %d4, %d3, %d2;
+  add.s64 %d2, %d1, %d2;
+  mov.u32 %r5, buffer;
+  shl.b32 %r6, %r1, 2;
+  add.u32 %r7, %r5, %r6;
+"""
+kinds_made: list[str] = []
+
+
+def compiled(regions: bool):
+    """What makes images of one tier; notes the kinds of the kernels."""
+
+    def compile_image(data: bytes, capability: int, check: bool) -> Image:
+        source = compiler.join(fatbin.texts(data, capability))
+        image = unpack(compiler.PtxCompiler(capability, check, regions, None).compile_cached(source))
+        kinds_made.extend(each.kind for each in image.kernels)
+        return image
+
+    return compile_image
+
+
+def both(body: str, grid: int, block: int, n: int, words: int = 0) -> np.ndarray:
+    """What a kernel gives, in both tiers: an array of one word a thread, or of `words`."""
+    source = np.random.default_rng(grid * block + n).integers(0, 1 << 32, grid * block + 4096, np.uint32)
+    text = HEAD + ".visible .entry k(.param .u64 to, .param .u64 from, .param .u32 n) {\n"
+    text += ".shared .align 4 .b8 buffer[8192];\n" + START + body + "\n}\n"
+    found = []
+    for regions in (True, False):
+        loader = loading.Loader(cuda.raw, compiled(regions))
+        loader.install()
+        kinds_made.clear()
+        result = np.zeros(words or grid * block, np.uint32)
+        run(kernel(text), grid, block, result, source, n)
+        assert kinds_made == ["regions" if regions else "threads"], kinds_made
+        found.append(result)
+    hcq.cudacpu._loader.install()
+    np.testing.assert_array_equal(found[0], found[1])
+    assert found[0].any()
+    return found[0]
+
+
+def check_sums_by_halving():
+    body = """
+      ld.global.u32 %r8, [%d4];
+      st.shared.u32 [%r7], %r8;
+      shr.u32 %r9, %r2, 1;
+    LOOP:
+      bar.sync 0;
+      setp.ge.u32 %p1, %r1, %r9;
+      @%p1 bra NEXT;
+      shl.b32 %r10, %r9, 2;
+      add.u32 %r10, %r7, %r10;
+      ld.shared.u32 %r11, [%r10];
+      ld.shared.u32 %r12, [%r7];
+      add.u32 %r12, %r12, %r11;
+      st.shared.u32 [%r7], %r12;
+    NEXT:
+      shr.u32 %r9, %r9, 1;
+      setp.ne.u32 %p2, %r9, 0;
+      @%p2 bra LOOP;
+      bar.sync 0;
+      ld.shared.u32 %r13, [buffer];
+      st.global.u32 [%d2], %r13;
+      ret;
+    """
+    for grid, block in ((1, 2), (3, 64), (2, 1024)):
+        both(body, grid, block, 0)
+
+
+def check_addresses_that_step_from_round_to_round():
+    body = """
+      mov.u32 %r8, 0;
+      mov.u32 %r20, 0;
+      mul.wide.u32 %d6, %r1, 8;
+      add.s64 %d6, %d3, %d6;
+      shl.b32 %r15, %r2, 2;
+      cvt.u64.u32 %d7, %r15;
+    LOOP:
+      ld.global.u32 %r9, [%d6];
+      ld.global.u32 %r10, [%d4];
+      st.shared.u32 [%r7], %r9;
+      bar.sync 0;
+      sub.u32 %r11, %r2, %r1;
+      shl.b32 %r11, %r11, 2;
+      add.u32 %r11, %r5, %r11;
+      ld.shared.u32 %r12, [%r11+-4];
+      mad.lo.u32 %r20, %r20, 31, %r12;
+      add.u32 %r20, %r20, %r10;
+      bar.sync 0;
+      add.s64 %d6, %d6, 12;
+      add.s64 %d4, %d4, %d7;
+      add.u32 %r8, %r8, 1;
+      setp.lt.u32 %p1, %r8, %r0;
+      @%p1 bra LOOP;
+      cvt.u32.u64 %r21, %d6;
+      cvt.u32.u64 %r22, %d3;
+      sub.u32 %r21, %r21, %r22;
+      add.u32 %r20, %r20, %r21;
+      st.global.u32 [%d2], %r20;
+      ret;
+    """
+    for block, n in ((32, 1), (33, 5), (256, 9)):
+        both(body, 2, block, n)
+
+
+def check_threads_that_leave_and_counts_of_their_own():
+    body = """
+      setp.ge.u32 %p1, %r1, %r0;
+      @%p1 ret;
+      ld.global.u32 %r8, [%d4];
+      and.b32 %r9, %r8, 7;
+      mov.u32 %r20, 1;
+      st.shared.u32 [%r7], %r8;
+    OWN:
+      mad.lo.u32 %r20, %r20, 1664525, %r8;
+      add.u32 %r9, %r9, -1;
+      setp.gt.s32 %p2, %r9, 0;
+      @%p2 bra OWN;
+      bar.sync 0;
+      sub.u32 %r10, %r0, %r1;
+      shl.b32 %r10, %r10, 2;
+      add.u32 %r10, %r5, %r10;
+      ld.shared.u32 %r11, [%r10+-4];
+      xor.b32 %r20, %r20, %r11;
+      st.global.u32 [%d2], %r20;
+      ret;
+    """
+    for block, n in ((64, 64), (64, 40), (1024, 1), (100, 99)):
+        both(body, 3, block, n)
+
+
+def check_barriers_in_branches_that_only_some_take():
+    body = """
+      ld.global.u32 %r8, [%d4];
+      st.shared.u32 [%r7], %r8;
+      setp.lt.u32 %p1, %r1, %r0;
+      @%p1 bra SOME;
+      mul.lo.u32 %r20, %r8, 3;
+      bar.sync 0;
+      bra TOGETHER;
+    SOME:
+      mul.lo.u32 %r20, %r8, 5;
+      bar.sync 0;
+      add.u32 %r20, %r20, 1;
+    TOGETHER:
+      xor.b32 %r9, %r6, 4;
+      add.u32 %r9, %r5, %r9;
+      ld.shared.u32 %r10, [%r9];
+      add.u32 %r20, %r20, %r10;
+      st.global.u32 [%d2], %r20;
+      ret;
+    """
+    for n in (0, 7, 64):
+        both(body, 2, 64, n)
+
+
+def check_local_memory_functions_and_atomics():
+    body = """
+      .local .align 4 .b8 own[32];
+      ld.global.u32 %r8, [%d4];
+      mov.u32 %r12, own;
+      and.b32 %r9, %r8, 7;
+      shl.b32 %r9, %r9, 2;
+      add.u32 %r13, %r12, %r9;
+      st.local.u32 [own], %r8;
+      st.local.u32 [%r13], %r1;
+      setp.ne.u32 %p1, %r1, 0;
+      mov.u32 %r14, 0;
+      @!%p1 st.shared.u32 [buffer], %r14;
+      bar.sync 0;
+      atom.shared.add.u32 %r10, [buffer], %r8;
+      bar.sync 0;
+      ld.local.u32 %r11, [%r13];
+      ld.shared.u32 %r20, [buffer];
+      mad.lo.u32 %r20, %r11, 7, %r20;
+      mov.u32 %r15, %laneid;
+      add.u32 %r20, %r20, %r15;
+      st.global.u32 [%d2], %r20;
+      ret;
+    """
+    for block in (1, 48, 512):
+        both(body, 2, block, 0)
