@@ -308,7 +308,7 @@ def test_dlpack_refuses_other_devices_and_types_it_has_no_word_for(host):
 
     class Elsewhere:
         def __dlpack_device__(self):
-            return 2, 1
+            return 8, 1  # Metal
 
         def __dlpack__(self, **keywords):
             raise AssertionError("is never asked")

@@ -4,6 +4,7 @@
 #include "core/device.hpp"
 #include "core/interface.hpp"
 #include "core/program.hpp"
+#include "core/queue_list.hpp"
 #include "core/scheduler.hpp"
 
 namespace hcq {
@@ -18,7 +19,8 @@ struct Flight {
   alignas(64) uint8_t head[2 * kUnit];  // the packet, and of a timed launch its extra unit
   Command command;
   uint64_t record, position, given;
-  Signal* begins;  // takes the time at which the command began
+  Signal* begins;   // takes the time at which the command began
+  Queue* followed;  // of a wait that the lane does: whose command it is for; a reference
   PacketHeader* header() { return reinterpret_cast<PacketHeader*>(head); }
   const PacketHeader* header() const { return reinterpret_cast<const PacketHeader*>(head); }
 };
@@ -32,7 +34,9 @@ struct Flights {
   std::atomic<bool> told{false};     // the interface will call
   std::atomic<bool> stalled{false};  // the next packet can't be given before something is over
   bool unflushed = false;
-  std::string refusal;  // why the next packet was refused: told once what came before it is over
+  bool failed = false;  // a command did: what follows it does too
+  std::atomic<bool> offered{false};  // relaxed: commands were given that other queues may stand for
+  std::string refusal;               // why the next packet was refused: told once what came before it is over
   void* lane = nullptr;
   Signal* begins = nullptr;  // a time-stamp right before the next command
   uint64_t ended = 0;        // when the last command was over, where a time-stamp follows it
@@ -55,6 +59,7 @@ Flight& add(Queue* q, const uint8_t* packet, uint32_t units) {
   x.position = q->read_position;
   x.given = 0;
   x.begins = nullptr;
+  x.followed = nullptr;
   return x;
 }
 
@@ -127,15 +132,17 @@ bool open_lane(Queue* q, std::string* error) {
   return f.lane != nullptr;
 }
 
+// Drops a reference. A lane is not closed here: were it the last one, the pool takes it over.
+void release_later(Queue* q) {
+  if (q->refs.load(std::memory_order_acquire) == 1) doorbell(q);
+  queue_release(q);
+}
+
 // Whether what a flight follows is over for the host too: signals are set in the order that queues wait for.
 bool reached(const Flight& x) {
   auto* p = reinterpret_cast<const SignalPacket*>(x.head);
   if (signal_reached(*p->signal->memory, p->value) != Reached::no) return true;
-  Queue* other = p->signal->setter.load(std::memory_order_acquire);
-  if (other && queue_retain_live(other)) {
-    flights_look(other);
-    queue_release(other);
-  }
+  flights_look(x.followed);
   return signal_reached(*p->signal->memory, p->value) != Reached::no;
 }
 
@@ -166,6 +173,9 @@ void land(Queue* q, bool failed) {
     } else {
       command_ended(q, x.head, x.record, start, end);
     }
+  } else if (failed) {
+    uint64_t value, error = q->device->fault.load(std::memory_order_acquire);
+    if (Signal* s = sets(x, &value)) signal_fail(*s->memory, error, value, UINT64_MAX);
   } else {
     auto* p = reinterpret_cast<SignalPacket*>(x.head);
     if (x.header()->type == PacketType::timestamp) {
@@ -176,6 +186,7 @@ void land(Queue* q, bool failed) {
     }
   }
   uint64_t position = x.position;
+  if (x.followed) release_later(x.followed);
   f.first = (f.first + 1) % kSlots;
   f.count.store(f.size() - 1, std::memory_order_relaxed);
   if (f.size() && is_command(f.at(0))) q->running.store(f.at(0).head, std::memory_order_release);
@@ -248,6 +259,7 @@ bool flights_signal(Queue* q, Signal* signal, uint64_t value, bool reserve) {
   add(q, reinterpret_cast<const uint8_t*>(&packet), 1);
   added(*q->flights);
   q->flights->begins = nullptr;
+  if (of(q).follow) q->flights->offered.store(true, std::memory_order_relaxed);
   return true;
 }
 
@@ -271,33 +283,84 @@ bool flights_timestamp(Queue* q, Signal* signal) {
   return true;
 }
 
+namespace {
+constexpr size_t kMostOthers = 16;
+constexpr unsigned kTries = 64;  // some microseconds
+
+// The other queues of a device that have something in flight, with a reference each.
+size_t others_in_flight(const Queue* q, Queue** out) {
+  size_t count = 0;
+  g_queues->lock.lock();
+  for (Queue* other : g_queues->all)
+    if (other != q && other->device == q->device && other->flights && other->flights->size() && count < kMostOthers &&
+        queue_retain_live(other))
+      out[count++] = other;
+  g_queues->lock.unlock();
+  return count;
+}
+
+// Has q's lane stand until `other` has carried out what sets `signal` to `value`, if that was given. Under both locks.
+bool follow(Queue* q, Queue* other, Signal* signal, uint64_t value) {
+  Flights& theirs = *other->flights;
+  uint64_t promised = 0;
+  uint32_t i = 0;
+  while (i < theirs.size() && !(sets(theirs.at(i), &promised) == signal && promised >= value)) ++i;
+  if (i == theirs.size()) return false;
+  while (i && !theirs.at(i).command.event) --i;
+  std::string unsaid;  // the host waits then
+  if (!theirs.at(i).command.event || !open_lane(q, &unsaid)) return false;
+  SignalPacket packet{{PacketType::wait, 1, 0, 0}, signal, value};
+  Flight& x = add(q, reinterpret_cast<const uint8_t*>(&packet), 1);
+  x.given = now_ns();
+  if (!of(q).follow(q->flights->lane, theirs.at(i).command, &x.command, &unsaid)) return false;
+  queue_retain(other);
+  x.followed = other;
+  added(*q->flights);
+  return true;
+}
+}  // namespace
+
 bool flights_follow(Queue* q, Signal* signal, uint64_t value) {
   if (!q->flights || !of(q).follow || flights_full(q) || !q->flights->refusal.empty()) return false;
-  Queue* other = signal->setter.load(std::memory_order_acquire);
-  if (!other || other == q || !queue_retain_live(other)) return false;
+  Queue* others[kMostOthers];
+  size_t count = others_in_flight(q, others);
   bool follows = false;
-  // Only tried: two queues may look at each other.
-  if (other->device == q->device && other->flights && other->step_lock.try_lock()) {
-    Flights& theirs = *other->flights;
-    uint32_t last = theirs.size();
-    uint64_t promised = 0;
-    while (last && !(sets(theirs.at(last - 1), &promised) == signal)) --last;
-    if (last && promised >= value) {
-      while (last && !theirs.at(last - 1).command.event) --last;
-      std::string unsaid;  // the host waits then
-      if (last && open_lane(q, &unsaid)) {
-        SignalPacket packet{{PacketType::wait, 1, 0, 0}, signal, value};
-        Flight& x = add(q, reinterpret_cast<const uint8_t*>(&packet), 1);
-        x.given = now_ns();
-        follows = of(q).follow(q->flights->lane, theirs.at(last - 1).command, &x.command, &unsaid);
-        if (follows) added(*q->flights);
+  for (size_t i = 0; i < count; ++i) {
+    // Only tried: two queues may look at each other. Who has the lock now lets us look again where we come to stand.
+    bool locked = !follows && others[i]->step_lock.try_lock();
+    if (!follows && !locked) {
+      others[i]->flights->offered.store(true, std::memory_order_relaxed);
+      for (unsigned n = 0; n < kTries && !locked; ++n) {
+        cpu_relax();
+        locked = others[i]->step_lock.try_lock();
       }
     }
-    other->step_lock.unlock();
-    leave(other);
+    if (locked) {
+      follows = follow(q, others[i], signal, value);
+      others[i]->step_lock.unlock();
+      leave(others[i]);
+    }
+    release_later(others[i]);
   }
-  queue_release(other);
   return follows;
+}
+
+void flights_offer(Queue* q) {
+  if (!q->flights->offered.load(std::memory_order_relaxed)) return;
+  q->flights->offered.store(false, std::memory_order_relaxed);
+  if (!blocked_entries()) return;
+  Queue* standing[kMostOthers];
+  size_t count = 0;
+  g_queues->lock.lock();
+  for (Queue* other : g_queues->all)
+    if (other != q && other->device == q->device && other->blocked.load(std::memory_order_relaxed) &&
+        count < kMostOthers && queue_retain_live(other))
+      standing[count++] = other;
+  g_queues->lock.unlock();
+  for (size_t i = 0; i < count; ++i) {
+    doorbell(standing[i]);
+    release_later(standing[i]);
+  }
 }
 
 bool flights_settle(Queue* q) {
@@ -312,9 +375,10 @@ bool flights_settle(Queue* q) {
       Over over = of(q).over(x.command, &why);
       if (over == Over::no) break;
       failed = over == Over::failed;
+      f.failed |= failed;
       if (failed) device_lose(q->device, fault_record(Fault{q->device->name, name_of(x), why}), q);  // the first stays
     }
-    land(q, failed);
+    land(q, failed || f.failed);
     any = true;
   }
   if (any) f.stalled.store(false, std::memory_order_relaxed);
@@ -325,7 +389,10 @@ bool flights_rest(Queue* q, bool stalled) {
   bool any = false;
   Flights& f = *q->flights;
   f.begins = nullptr;
-  if (f.unflushed) of(q).flush(f.lane);
+  if (f.unflushed) {
+    of(q).flush(f.lane);
+    if (of(q).follow) f.offered.store(true, std::memory_order_relaxed);
+  }
   f.unflushed = false;
   f.stalled.store(stalled && f.size(), std::memory_order_relaxed);
   while (f.size() && !f.told.load(std::memory_order_relaxed)) {
@@ -368,6 +435,7 @@ void flights_look(Queue* q) {
   bool any = flights_settle(q);
   any |= flights_rest(q, q->flights->stalled.load(std::memory_order_relaxed));
   q->step_lock.unlock();
+  flights_offer(q);
   if (any) signal_wake(q->done);
   leave(q);
 }
@@ -377,9 +445,7 @@ void commands_over(Queue* q) {
   q->flights->told.store(false, std::memory_order_seq_cst);
   flights_look(q);
   leave(q);
-  // A lane is not closed by a thread of the interface: were this the last reference, the pool takes it over.
-  if (q->refs.load(std::memory_order_acquire) == 1) doorbell(q);
-  queue_release(q);
+  release_later(q);
 }
 
 void begin(Queue* q) {

@@ -546,6 +546,7 @@ StepResult step(Queue* q, bool helper, uint64_t deadline) {
   }
   if (q->flights && flights_rest(q, result == StepResult::full)) first = false;
   q->step_lock.unlock();
+  if (q->flights) flights_offer(q);
   if (!first) {
     if (helper) q->helped.fetch_add(1, std::memory_order_relaxed);
     wake_watchers(q);

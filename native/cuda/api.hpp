@@ -20,6 +20,7 @@ constexpr unsigned kBlockingSync = 1, kDisableTiming = 2;  // events
 constexpr unsigned kPortable = 1, kDeviceMap = 2, kWriteCombined = 4;  // memory of the host
 constexpr unsigned kAttachGlobal = 1;                                  // managed memory
 constexpr unsigned kWaitAtLeast = 0;                                   // CU_STREAM_WAIT_VALUE_GEQ
+constexpr int kPointerDevice = 9;                                      // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 constexpr int kReleaseThreshold = 4;                                   // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 
 struct MemLocation {
@@ -96,6 +97,7 @@ constexpr int kUnified = 4;
   X(mem_alloc, cuMemAlloc_v2, (Address*, size_t))                                    \
   X(mem_free, cuMemFree_v2, (Address))                                               \
   X(mem_alloc_managed, cuMemAllocManaged, (Address*, size_t, unsigned))              \
+  X(pointer_attribute, cuPointerGetAttribute, (void*, int, Address))                 \
   X(host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                          \
   X(host_free, cuMemFreeHost, (void*))                                               \
   X(host_address, cuMemHostGetDevicePointer_v2, (Address*, void*, unsigned))         \

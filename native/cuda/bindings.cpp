@@ -173,6 +173,29 @@ void bind(nb::module_& m) {
           "reaches", [](Context& c, uint64_t at) { return without_gil([&] { return c.reaches(at); }); }, nb::arg("at"),
           "Whether queues of this device copy from and to an address, with peers made known to it.")
       .def(
+          "ordinal_of",
+          [](Context& c, uint64_t at) {
+            return without_gil([&] {
+              Current current(c);
+              int ordinal = 0;
+              check("cuPointerGetAttribute", api().pointer_attribute(&ordinal, kPointerDevice, at));
+              return ordinal;
+            });
+          },
+          nb::arg("at"), "The number of the device whose memory an address is. RuntimeError where it is none's.")
+      .def(
+          "settle",
+          [](Context& c) {
+            without_gil([&] {
+              Current current(c);
+              check("cuCtxSynchronize", api().synchronize());
+            });
+          },
+          "Wait for all that anybody has given to the device in this process.")
+      .def(
+          "end", [](Context& c) { without_gil([&] { c.end(); }); },
+          "End a context that an error of CUDA's has broken; nothing happens to any other.")
+      .def(
           "memory",
           [](Context& c) {
             uint64_t free = 0, total = 0;

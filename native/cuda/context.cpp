@@ -114,24 +114,31 @@ void Context::start(uint64_t keep) {
 
 Context::~Context() {
   if (generation_ != g_generation || !context_) return;  // inherited: the parent's driver is not here
+  --g_held.contexts;
+  if (memory_stream_) --g_held.streams;
+  if (ended_) return;
   {
     Current current(*this);
     Result state = memory_stream_ ? api().stream_query(memory_stream_) : kSuccess;
-    if (state != kSuccess && state != kNotReady) abandoned_ = true;  // an error that stays with the context
+    if (state != kSuccess && state != kNotReady) abandoned_ = true;
     if (!abandoned_) {
       if (anchor_) api().event_destroy(anchor_);
       for (void* page : word_pages_) api().host_free(page);
       if (pool_) api().pool_destroy(pool_);
       if (memory_stream_) api().stream_destroy(memory_stream_);
     }
-    if (memory_stream_) --g_held.streams;
   }
-  api().primary_release(facts_.ordinal);
-  // Whoever else holds this context has no use of it any more: without this, opening anew would give the broken one.
-  if (abandoned_) api().primary_reset(facts_.ordinal);
-  --g_held.contexts;
+  if (abandoned_)
+    end();
+  else
+    api().primary_release(facts_.ordinal);
 }
 
-void Context::abandon() { abandoned_ = true; }
+void Context::end() {
+  if (!abandoned_ || ended_.exchange(true)) return;
+  api().primary_release(facts_.ordinal);
+  // Whoever else holds this context has no use of it any more; without this, opening anew would give the broken one.
+  api().primary_reset(facts_.ordinal);
+}
 
 }  // namespace hcq::cuda

@@ -70,7 +70,11 @@ class Context : public std::enable_shared_from_this<Context> {
   void memory(uint64_t* free, uint64_t* total) const;
   // Whether this device's queues reach the memory at `at`: its own, another device's, the host's. Throws Failure.
   bool reaches(Address at);
-  void abandon();  // the device was lost by CUDA: what it holds is gone with it
+  // CUDA reported an error that stays with the context: nothing of it is given back any more.
+  void abandon() { abandoned_ = true; }
+  // Ends an abandoned context, so that its device can be opened anew. Nothing that is left of it is touched after that.
+  void end();
+  bool abandoned() const { return abandoned_; }
 
   Word take_word();  // 0; throws Failure
   void give_word(Word word);
@@ -91,6 +95,7 @@ class Context : public std::enable_shared_from_this<Context> {
   Handle memory_stream_ = nullptr;  // allocations and frees of the pool, and nothing else
   bool words_ = false;
   std::atomic<bool> abandoned_{false};
+  std::atomic<bool> ended_{false};
 
   std::mutex words_lock_;  // a leaf
   std::vector<void*> word_pages_;

@@ -146,14 +146,12 @@ bool end_command(Lane& lane, Given* g, bool done, bool timed, Command* out, std:
 
 void close(void* opened) {
   auto* lane = static_cast<Lane*>(opened);
-  {
+  if (lane->stream) --g_held.streams;
+  if (!lane->context->abandoned()) {
     Current current(*lane->context);
     for (Handle event : lane->events) api().event_destroy(event);
     if (lane->told) api().event_destroy(lane->told);
-    if (lane->stream) {
-      api().stream_destroy(lane->stream);
-      --g_held.streams;
-    }
+    if (lane->stream) api().stream_destroy(lane->stream);
     if (lane->word.host) lane->context->give_word(lane->word);
   }
   delete lane;

@@ -28,9 +28,10 @@ std::shared_ptr<Module> load_module(std::shared_ptr<Context> context, const std:
 
 Module::~Module() {
   if (generation != g_generation || !module) return;
+  --g_held.modules;
+  if (context->abandoned()) return;
   Current current(*context);
   api().module_unload(module);
-  --g_held.modules;
 }
 
 void point(const Kernel& kernel, const uint8_t* kernargs, void** out) {

@@ -69,8 +69,14 @@ void destroy_capsule(PyObject* capsule, const char* name) {
 void destroy_plain(PyObject* capsule) { destroy_capsule<DLManagedTensor>(capsule, kName); }
 void destroy_versioned(PyObject* capsule) { destroy_capsule<DLManagedTensorVersioned>(capsule, kNameVersioned); }
 
+// Where the memory is; without an address it is the exporter's own, the host's.
+struct Place {
+  int type = 1, id = 0;
+  unsigned long long address = 0;
+};
+
 template <typename Managed>
-Exported<Managed>* make_exported(PyObject* exporter, PyObject* shape, int code, int bits) {
+Exported<Managed>* make_exported(PyObject* exporter, PyObject* shape, int code, int bits, const Place& place) {
   Py_ssize_t n = PyTuple_GET_SIZE(shape);
   size_t bytes = sizeof(Exported<Managed>) + 2 * static_cast<size_t>(n) * sizeof(int64_t);
   Exported<Managed>* e = static_cast<Exported<Managed>*>(calloc(1, bytes));
@@ -87,8 +93,9 @@ Exported<Managed>* make_exported(PyObject* exporter, PyObject* shape, int code, 
   e->exporter = Py_NewRef(exporter);
   e->managed.context = e;
   e->managed.deleter = delete_exported<Managed>;
-  e->managed.tensor = DLTensor{reinterpret_cast<void*>(export_address(exporter)),
-                               DLDevice{1, 0},
+  uint64_t address = place.address ? place.address : export_address(exporter);
+  e->managed.tensor = DLTensor{reinterpret_cast<void*>(address),
+                               DLDevice{place.type, place.id},
                                static_cast<int32_t>(n),
                                DLDataType{static_cast<uint8_t>(code), static_cast<uint8_t>(bits), 1},
                                e->dims,
@@ -100,7 +107,9 @@ Exported<Managed>* make_exported(PyObject* exporter, PyObject* shape, int code, 
 PyObject* dlpack_capsule(PyObject*, PyObject* args) {
   PyObject *exporter, *shape;
   int code, bits, versioned, copied;
-  if (!PyArg_ParseTuple(args, "OO!iipp", &exporter, &PyTuple_Type, &shape, &code, &bits, &versioned, &copied))
+  Place place;
+  if (!PyArg_ParseTuple(args, "OO!iipp|(iiK)", &exporter, &PyTuple_Type, &shape, &code, &bits, &versioned, &copied,
+                        &place.type, &place.id, &place.address))
     return nullptr;
   if (!export_check(exporter)) {
     PyErr_SetString(PyExc_TypeError, "dlpack_capsule needs an exporter");
@@ -108,7 +117,7 @@ PyObject* dlpack_capsule(PyObject*, PyObject* args) {
   }
   PyObject* capsule = nullptr;
   if (versioned) {
-    auto* e = make_exported<DLManagedTensorVersioned>(exporter, shape, code, bits);
+    auto* e = make_exported<DLManagedTensorVersioned>(exporter, shape, code, bits, place);
     if (!e) return nullptr;
     e->managed.major = 1;
     e->managed.minor = 0;
@@ -116,7 +125,7 @@ PyObject* dlpack_capsule(PyObject*, PyObject* args) {
     capsule = PyCapsule_New(&e->managed, kNameVersioned, destroy_versioned);
     if (!capsule) delete_exported(&e->managed);
   } else {
-    auto* e = make_exported<DLManagedTensor>(exporter, shape, code, bits);
+    auto* e = make_exported<DLManagedTensor>(exporter, shape, code, bits, place);
     if (!e) return nullptr;
     capsule = PyCapsule_New(&e->managed, kName, destroy_plain);
     if (!capsule) delete_exported(&e->managed);
@@ -185,7 +194,8 @@ PyObject* dlpack_consume(PyObject*, PyObject* capsule) {
 
 PyMethodDef functions[] = {
     {"dlpack_capsule", dlpack_capsule, METH_VARARGS,
-     "dlpack_capsule(exporter, shape, code, bits, versioned, copied)\n--\n\nA DLPack capsule over host memory."},
+     "dlpack_capsule(exporter, shape, code, bits, versioned, copied, place=(1, 0, 0))\n--\n\nA DLPack capsule over host "
+     "memory, or over a device's, which the exporter keeps: type and number of the device, and the address."},
     {"dlpack_consume", dlpack_consume, METH_O,
      "dlpack_consume(capsule)\n--\n\nTakes a capsule over: (exporter, shape, strides in bytes, dtype code, bits, "
      "lanes, device type, "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import dtypes
 from hcq._native import Buffer
-from hcq.runtime import interop, pickling
+from hcq.runtime import device_interop, interop, pickling
 from hcq.runtime.interop import array
 from hcq.runtime.options import BufferOptions
 
@@ -170,5 +170,6 @@ for _name, _method in {
     "__dlpack_device__": interop.dlpack_device,
     "__array__": interop.as_numpy,
     "__array_interface__": property(interop.array_interface),
+    "__cuda_array_interface__": property(device_interop.cuda_array_interface),
 }.items():
     setattr(Buffer, _name, _method)

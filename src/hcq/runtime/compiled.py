@@ -49,6 +49,8 @@ class Compiled:
     - `kernel_language`: what its compiler takes portable kernels in ("c", "llvm", "opencl", ...); None: it runs none.
     - `most_rounds`: after how many rounds of an item's loops it ends them, right or wrong; None: it doesn't.
     - `is_cpu_implementation`: a GPU interface that is implemented on the host CPU, never chosen as a default.
+    - `dlpack_device`: how DLPack names its memory, (type, number), where others use that by address; and then
+      `home_of(address)`, the name of the device whose memory that is, and `settle()`, which waits for others' work.
 
     Threads may share a device. In a forked child any use of an inherited device raises ForkedDeviceError.
     """
@@ -56,6 +58,7 @@ class Compiled:
     survives_fork: ClassVar[bool] = False
     is_cpu_implementation: bool = False
     most_rounds: int | None = None
+    dlpack_device: tuple[int, int] | None = None
     kernel_language: str | None = None
     _inherited: ClassVar[bool] = False
     limits: DeviceLimits = DeviceLimits()

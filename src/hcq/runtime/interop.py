@@ -1,7 +1,8 @@
 """Zero-copy exchange of host memory: hcq.array, DLPack in both directions, the array interface.
 
 The specifications are DLPack 1.0 (dmlc.github.io/dlpack), NumPy's array interface version 3, and PEP 3118. What does
-not live here: the exporter that keeps memory (native/memory/export.cpp), and capsules (native/memory/dlpack.cpp).
+not live here: memory of other devices (device_interop), the exporter that keeps memory (native/memory/export.cpp), and
+capsules (native/memory/dlpack.cpp).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import dtypes
 from hcq._native import Buffer, dlpack_capsule, dlpack_consume
+from hcq.runtime import device_interop
 from hcq.runtime.registry import Device
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ def array(obj: Any, device: str | None = None, dtype: Any = None, copy: bool = T
     """
     if isinstance(obj, Buffer):
         return _from_buffer(obj, device, dtype, copy)
+    if device_interop.is_on_device(obj):
+        return _from_buffer(device_interop.borrowed(obj), device, dtype, copy)
     source = host_array(obj, None if dtype is None else dtypes.to_numpy(dtype))
     wanted = source.dtype if dtype is None else dtypes.to_numpy(dtype)
     shown = _shown(wanted) if dtype is None else dtype
@@ -104,8 +108,11 @@ def export_array(buf: Buffer) -> numpy.ndarray[Any, Any] | None:
 
 
 def dlpack_device(buf: Buffer) -> tuple[int, int]:
-    """DLPack's (device type, device id): (1, 0), host memory. BufferError where the host can't reach the memory."""
+    """DLPack's (device type, number): (1, 0) for host memory, (2, n) for CUDA's. BufferError where others can't reach
+    the memory."""
     if buf.is_allocated() and not hasattr(buf.allocator, "as_buffer"):
+        if (place := device_interop.place(buf)) is not None:
+            return place
         raise BufferError(f"the host can't reach memory of {buf.device}, so it can't be shared by DLPack")
     return _CPU
 
@@ -123,12 +130,21 @@ def dlpack(
     A capsule that nobody consumes gives the memory back when it dies. `copy=True` exports a private copy. BufferError
     where the memory can't be shared: the host doesn't reach it, or DLPack has no word for its dtype.
     """
-    if dl_device is not None and tuple(dl_device) != _CPU:
-        raise BufferError(f"this is host memory, DLPack device {_CPU}: it can't be exported as {tuple(dl_device)}")
+    here = dlpack_device(buf)
+    if dl_device is not None and tuple(dl_device) != here:
+        what = "host memory" if here == _CPU else f"memory of {buf.device}"
+        raise BufferError(f"this is {what}, DLPack device {here}: it can't be exported as {tuple(dl_device)}")
     try:
         known = dtypes.of(buf.dtype)
     except TypeError:
         raise BufferError(f"DLPack has no name for the dtype {buf.dtype!r}: use numpy() or as_buffer()") from None
+    versioned = max_version is not None and max_version[0] >= 1
+    code, bits = _OWN_CODES.get(known.name, _CODES[known.kind]), known.itemsize * 8
+    if here != _CPU:
+        if copy:
+            buf = _from_buffer(buf, None, None, True)
+        place = (*here, buf._buf.va_addr)
+        return dlpack_capsule(device_interop.settled(buf), buf.shape, code, bits, versioned, bool(copy), place)
     if copy:
         twin = Buffer(buf.device, buf.size, buf.dtype, preallocate=True)
         twin.copyin(buf)
@@ -137,11 +153,9 @@ def dlpack(
         exporter = buf._export()
     if exporter is None:
         raise BufferError(f"the host can't reach memory of {buf.device}, so it can't be shared by DLPack")
-    versioned = max_version is not None and max_version[0] >= 1
     if exporter.readonly and not versioned:
         raise BufferError("this memory is read-only, which consumers of DLPack before version 1.0 can't be told")
-    code = _OWN_CODES.get(known.name, _CODES[known.kind])
-    return dlpack_capsule(exporter, buf.shape, code, known.itemsize * 8, versioned, bool(copy))
+    return dlpack_capsule(exporter, buf.shape, code, bits, versioned, bool(copy))
 
 
 def array_interface(buf: Buffer) -> dict[str, Any]:
@@ -173,6 +187,14 @@ def as_numpy(buf: Buffer, dtype: Any = None, copy: bool | None = None) -> numpy.
 
 
 # Helpers
+
+
+def named(code: int, bits: int, lanes: int) -> dtypes.DType:
+    """The dtype that DLPack's words name. Raises BufferError."""
+    name = _NAMES.get((code, bits))
+    if name is None or lanes != 1:
+        raise BufferError(f"DLPack memory of type code {code}, {bits} bits, {lanes} lanes isn't known")
+    return dtypes.of(name)
 
 
 def _shown(dtype: numpy.dtype[Any]) -> Any:
@@ -216,18 +238,17 @@ def _from_dlpack(obj: Any) -> numpy.ndarray[Any, Any]:
 
     where = obj.__dlpack_device__()
     if where[0] not in _HOST_TYPES:
-        raise BufferError(f"{type(obj).__name__} lives on DLPack device {tuple(where)}, and only host memory is taken")
+        raise BufferError(
+            f"{type(obj).__name__} lives on DLPack device {tuple(where)}, and only host memory and CUDA's are taken"
+        )
     try:
         capsule = obj.__dlpack__(max_version=(1, 0))
     except TypeError:  # a producer from before version 1.0
         capsule = obj.__dlpack__()
     exporter, shape, strides, code, bits, lanes, device_type, _ = dlpack_consume(capsule)
-    name = _NAMES.get((code, bits))
-    if name is None or lanes != 1 or device_type not in _HOST_TYPES or any(step < 0 for step in strides):
-        raise BufferError(
-            f"DLPack memory of type code {code}, {bits} bits, {lanes} lanes, strides {strides} isn't known"
-        )
-    dtype = dtypes.of(name).numpy
+    dtype = named(code, bits, lanes).numpy
+    if device_type not in _HOST_TYPES or any(step < 0 for step in strides):
+        raise BufferError(f"DLPack memory of device type {device_type}, strides {strides} isn't known")
     if 0 in shape:
         return numpy.empty(shape, dtype)
     flat: numpy.ndarray[Any, Any] = numpy.frombuffer(memoryview(exporter), dtype=numpy.uint8)

@@ -20,6 +20,7 @@ from hcq.runtime.compiled import DeviceLimits
 if TYPE_CHECKING:
     from hcq.drivers.cuda.choice import Found
 
+_DLPACK_CUDA = 2
 _LEAVE_SECONDS = 5.0
 _LLVM_TARGETS = (120, 103, 100, 90, 89, 87, 86, 80, 75, 72, 70)  # processors that llvmlite's PTX is written for
 
@@ -36,6 +37,7 @@ class CUDADevice(NativeDevice):
     def __init__(self, name: str, found: Found) -> None:
         self.found = found
         self.is_cpu_implementation = found.on_cpu
+        self.dlpack_device = (_DLPACK_CUDA, found.number)
         facts = found.facts
         if not facts["unified"] or not facts["maps_host"]:
             raise DeviceUnavailable(
@@ -54,6 +56,18 @@ class CUDADevice(NativeDevice):
         super().__init__(name, CUDAAllocator, compiler, runtime, CUDAComputeQueue, CUDACopyQueue)
         _native.cuda_serve(self, self.native)
 
+    def home_of(self, address: int) -> str:
+        """The name of the device whose memory is at an address, whoever allocated it. ValueError where it is none's."""
+        try:
+            number = self.native.ordinal_of(address)
+        except RuntimeError as error:
+            raise ValueError(f"{address:#x} is no address of CUDA's: {error}") from error
+        return f"CUDA:{number}" if number else "CUDA"
+
+    def settle(self) -> None:
+        """Wait for all that this process has given to the device, by whatever library."""
+        self.native.settle()
+
     def _close(self) -> None:
         super()._close()
         deadline = time.monotonic() + _LEAVE_SECONDS
@@ -62,6 +76,7 @@ class CUDADevice(NativeDevice):
         staging = getattr(self.allocator, "staging", None)  # clients may have put another allocator here
         if staging is not None and not self.busy():
             staging.free()
+        self.native.end()
 
     def _info(self) -> Mapping[str, object]:
         facts = self.found.facts

@@ -1,0 +1,86 @@
+"""Kernels that fail on CUDA devices, and what opening and closing leaves behind."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import hcq
+from hcq import _native
+from hcq.errors import DeviceLost
+
+SOURCE = """
+extern "C" __global__ void good(int *out) { out[threadIdx.x] = threadIdx.x; }
+extern "C" __global__ void astray(int *out) { *(int *)8 = 1; out[0] = 1; }
+extern "C" __global__ void trapped(int *out) { if (threadIdx.x == 3) __trap(); out[0] = 1; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("astray", "CUDA_ERROR_ILLEGAL_ADDRESS"), ("trapped", "CUDA_ERROR_(LAUNCH_FAILED|ILLEGAL_INST)")],
+)
+def test_a_kernel_that_fails_loses_the_device_with_its_name(dev, nvrtc, name, error):
+    good, bad = dev.program("good", SOURCE), dev.program(name, SOURCE)
+    out = hcq.zeros(64, hcq.i32, "CUDA")
+    good(out, local_size=(64, 1, 1))
+    bad(out, local_size=(64, 1, 1))
+    for _ in range(3):
+        good(out, local_size=(64, 1, 1))
+    with pytest.raises(DeviceLost, match=error) as lost:
+        dev.synchronize()
+    assert lost.value.command == name
+    with pytest.raises(DeviceLost):
+        out.numpy()
+    del good, bad, out
+    dev.close()
+    again = hcq.Device["CUDA"]
+    assert again is not dev and again.lost is None
+    assert hcq.array(np.arange(8), "CUDA").numpy().tolist() == list(range(8))
+
+
+def test_others_that_wait_for_a_lost_device_are_told(dev, devices, nvrtc):
+    if devices[1] is None:
+        pytest.skip("one CUDA device is here")
+    other = hcq.Device[devices[1]]
+    bad = dev.program("astray", SOURCE)
+    out = hcq.zeros(64, hcq.i32, "CUDA")
+    dev.synchronize()
+    done = dev.signal_t()
+    other.hw_compute_queue_t().wait(done, 1).signal(done, 2).submit(other)
+    kernargs = bad.fill_kernargs([out._buf])
+    dev.hw_compute_queue_t().exec(bad, kernargs, (1, 1, 1), (1, 1, 1)).signal(done, 1).submit(dev)
+    with pytest.raises(DeviceLost):
+        done.wait(1)
+    with pytest.raises(DeviceLost):
+        other.synchronize()
+    assert other.lost is None
+
+
+def test_a_closed_device_leaves_nothing_with_the_driver(devices):
+    def use():
+        dev = hcq.Device["CUDA"]
+        add = hcq.kernel(_twice)
+        x = hcq.array(np.arange(64, dtype=np.int32), "CUDA")
+        add[1, 64](x)
+        stream = dev.stream()
+        hcq.copy(hcq.empty(64, hcq.i32, "CUDA"), x, stream=stream)
+        stream.synchronize()
+        dev.synchronize()
+        dev.close()
+
+    for name in devices:
+        if name:
+            hcq.Device.close(name)
+    gc.collect()
+    before = _native.cuda_held()
+    for _ in range(3):
+        use()
+        gc.collect()
+    _native.run_retired()
+    assert _native.cuda_held() == before
+
+
+def _twice(x: hcq.ptr[hcq.i32]):
+    i = hcq.global_id(0)
+    x[i] = x[i] * 2
