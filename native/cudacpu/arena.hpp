@@ -15,8 +15,9 @@ namespace cudacpu {
 class Arena {
  public:
   // Of a device's memory, or of the host's without one. `keep`: slabs without blocks stay until trim().
-  // `apart`: every block has a slab of its own and ends at its end, and is not handed out again soon.
-  Arena(Device* device, bool keep, bool apart) : device_(device), keep_(keep), apart_(apart) {}
+  // `apart`: every block has a slab of its own and ends at its end, goes when it is released, and is not handed out
+  // again soon.
+  Arena(Device* device, bool keep, bool apart) : device_(device), keep_(keep && !apart), apart_(apart) {}
   ~Arena();
 
   // Address of a block, aligned to 512 bytes (256 when apart); 0 where there is no memory.

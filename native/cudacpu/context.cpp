@@ -1,6 +1,8 @@
 // Contexts: see context.hpp. What does not live here: the API's entries for them (context_api.cpp).
 #include "context.hpp"
 
+#include <utility>
+
 #include "capture.hpp"
 #include "handle.hpp"
 #include "log.hpp"
@@ -9,7 +11,12 @@
 namespace cudacpu {
 namespace {
 
-thread_local std::vector<Context*> stack;  // the last is the current one
+// A thread's stack of contexts. Nothing is destroyed when a thread ends: what others destroy then may still ask.
+struct Link {
+  Context* context;
+  Link* below;
+};
+thread_local Link* top = nullptr;  // the current one
 std::atomic<uint64_t> next_id{1};          // only has to differ
 
 constexpr size_t default_limits[] = {1024, 1 << 20, 8 << 20, 2, 2048, 64};  // stack, printf, heap; the rest is kept
@@ -25,23 +32,29 @@ Context::Context(Device& device, bool primary, unsigned flags)
   if (!primary) revive();
 }
 
-Context* Context::current() { return stack.empty() ? nullptr : stack.back(); }
+Context* Context::current() { return top ? top->context : nullptr; }
 
 CUresult Context::push(Context* context) {
-  stack.push_back(context);
+  top = new Link{context, top};
   return CUDA_SUCCESS;
 }
 
 CUresult Context::pop(Context** context) {
-  if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
-  *context = stack.back();
-  stack.pop_back();
+  if (!top) return CUDA_ERROR_INVALID_CONTEXT;
+  *context = top->context;
+  delete std::exchange(top, top->below);
   return CUDA_SUCCESS;
 }
 
 void Context::set(Context* context) {
-  if (!stack.empty()) stack.pop_back();
-  if (context) stack.push_back(context);
+  Context* old;
+  if (context && top) {
+    top->context = context;
+  } else if (context) {
+    push(context);
+  } else {
+    pop(&old);
+  }
 }
 
 void Context::revive() {

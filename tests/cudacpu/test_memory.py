@@ -4,6 +4,7 @@ import pytest
 from inside import Checks
 
 MEMORY = Checks("memory_checks.py", HCQ_CUDACPU_MEMORY="256M")
+GUARDS = Checks("guard_checks.py", HCQ_CUDACPU_CHECK="1")
 POOLS = Checks("pool_checks.py", HCQ_CUDACPU_MEMORY="64M")
 
 
@@ -15,3 +16,8 @@ def test_memory(name):
 @pytest.mark.parametrize("name", POOLS.names)
 def test_pools(name):
     POOLS.passed(name)
+
+
+@pytest.mark.parametrize("name", GUARDS.names)
+def test_guards(name):
+    GUARDS.passed(name)
