@@ -58,6 +58,15 @@ def _arithmetic() -> list[Case]:
     return [Case(name, name.rsplit(".", 1)[1], (name.rsplit(".", 1)[1],) * count) for name, count in found]
 
 
+def _mixed() -> list[Case]:
+    found = []
+    for mode in DIRECTED:
+        for kind in ("f16", "bf16"):
+            found += [Case(f"{base}.{mode}.f32.{kind}", "f32", (kind, "f32")) for base in ("add", "sub")]
+            found += [Case(f"fma.{mode}{sat}.f32.{kind}", "f32", (kind, kind, "f32")) for sat in ("", ".sat")]
+    return found
+
+
 def _predicates() -> list[Case]:
     tests = ("finite", "infinite", "number", "notanumber", "normal", "subnormal")
     found = [Case(f"testp.{test}.{kind}", "pred", (kind,)) for test in tests for kind in ("f32", "f64")]
@@ -102,7 +111,9 @@ def _conversions() -> list[Case]:
     return found
 
 
-CASES: dict[str, Case] = {f"{c.opcode}/{len(c.sources)}": c for c in (*_arithmetic(), *_predicates(), *_conversions())}
+CASES: dict[str, Case] = {
+    f"{c.opcode}/{len(c.sources)}": c for c in (*_arithmetic(), *_mixed(), *_predicates(), *_conversions())
+}
 
 
 def edges(form: Format) -> list[int]:

@@ -259,6 +259,9 @@ def evaluate(opcode: str, *operands: int) -> int:
     base, *rest = opcode.split(".")
     if base == "cvt":
         return convert(opcode, *operands)
+    if rest[-2:-1] == ["f32"] and rest[-1] in ("f16", "bf16"):  # mixed: of halves and of an f32, which comes last
+        halves = [convert(f"cvt.f32.{rest[-1]}", each) for each in operands[:-1]]
+        return evaluate(".".join([base, *rest[:-1]]), *halves, operands[-1])
     form, flags = FORMATS[rest[-1]], set(rest[:-1])
     mode = next((m for m in MODES if m in flags), "rn")
     if base == "testp":

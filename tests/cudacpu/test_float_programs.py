@@ -15,7 +15,7 @@ import pytest
 from model import evaluate
 from ptx_host import Loaded
 
-LANES, STEPS, PROGRAMS = 64, 24, 24
+LANES, STEPS, PROGRAMS = 64, 24, 12
 BASES = ("add", "sub", "mul", "fma", "div", "rcp", "sqrt", "min", "max", "copysign", "setp", "testp", "cvt")
 MOVES = ("select", "bits")
 

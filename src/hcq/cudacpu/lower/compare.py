@@ -28,9 +28,12 @@ FLOATS = (*WIDE, *HALVES)
 
 
 def _condition(e: Emitter, instruction: Instruction) -> str:
-    name = instruction.modifiers[0]
+    name, *others = instruction.modifiers
     if name not in CONDITIONS:
         e.wrong(f"{name!r} is no comparison of floats")
+    for each in others:
+        if each not in ("and", "or", "xor", "ftz") and not is_type(each):
+            e.refuse(f"{instruction.name}: .{each} is not run here")
     return CONDITIONS[name]
 
 
@@ -90,6 +93,7 @@ def _truth(e: Emitter, holds: str, to: str) -> str:
 def testp(e: Emitter, instruction: Instruction) -> None:
     destination, a = e.operands(instruction, 2)
     kind, test = instruction.modifiers[-1], instruction.modifiers[0]
+    modifiers(e, instruction, test)
     ir, value = IR[kind], e.read(a, kind)
     infinity, least = "0x7FF0000000000000", "0x3810000000000000" if kind == "f32" else "0x0010000000000000"
     magnitude = intrinsic(e, "fabs", kind, value)
@@ -112,6 +116,7 @@ def testp(e: Emitter, instruction: Instruction) -> None:
 def copysign(e: Emitter, instruction: Instruction) -> None:
     destination, a, b = e.operands(instruction, 3)
     kind = instruction.modifiers[-1]
+    modifiers(e, instruction)
     e.write(destination, intrinsic(e, "copysign", kind, e.read(b, kind), e.read(a, kind)), kind)
 
 

@@ -90,6 +90,9 @@ def pairs(e: Emitter, instruction: Instruction) -> None:
 @translates("add", "sub", "mul", "fma", types=tuple(HALVES))
 def halves(e: Emitter, instruction: Instruction) -> None:
     base, kind = instruction.opcode, instruction.modifiers[-1]
+    if instruction.has("f32"):
+        mixed(e, instruction)
+        return
     own = ("relu",) if base == "fma" else ()
     flags = modifiers(e, instruction, "rn", *own, *(("ftz", "sat") if kind.startswith("f16") else ()))
     operands = e.operands(instruction, 4 if base == "fma" else 3)
@@ -104,6 +107,19 @@ def halves(e: Emitter, instruction: Instruction) -> None:
     else:
         result = compute(*values)
     e.write(operands[0], result, kind)
+
+
+def mixed(e: Emitter, instruction: Instruction) -> None:
+    """add, sub and fma of f32 with f16 or bf16 (9.7.5): the halves are the first operands, and are exact in f32."""
+    base, kind = instruction.opcode, instruction.modifiers[-1]
+    flags = modifiers(e, instruction, *MODES, "sat", "f32")
+    if kind not in ("f16", "bf16") or base == "mul":
+        e.refuse(f"{instruction.name} is not run here")
+    operands = e.operands(instruction, 4 if base == "fma" else 3)
+    values = [arithmetic.widen(e, kind, e.read(each, kind)) for each in operands[1:-1]]
+    values.append(e.read_number(operands[-1], "f32"))
+    result = _computed(e, base, "f32", flags - {"f32"}, values)
+    e.write(operands[0], _settled(e, operands[0], "f32", result), "f32")
 
 
 @translates("div", "rcp", "sqrt", "rsqrt", types=WIDE)
