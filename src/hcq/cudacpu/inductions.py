@@ -19,6 +19,7 @@ _PHI = re.compile(r"phi (i\d+) ")
 _ADD = re.compile(r"= add (?:nuw |nsw )*i\d+ ([^,\s]+), ([^,\s]+)")
 _ITEM = "@hcq.local_id("
 _DEPTH = 64
+_STEPS = 16  # additions in one round
 
 
 def split(session: llvm_host.Session, llvm_ir: str) -> str:
@@ -72,21 +73,23 @@ class _Kernel:
         found = self._counting(phi)
         if found is None:
             return
-        type, first, before, stepped, after, step = found
-        far, further = self._new(), self._new()
-        for value, offset, other in ((phi.value, far, stepped), (stepped.value, further, phi)):
-            for block, user in self._users(value, other):
-                self._replace(block, user, value, f"add {type} {first}, %hcq.v{offset}")
+        type, first, before, stepped, after, steps = found
+        far = self._new()
+        for block, user in self._users(phi.value):
+            self._replace(block, user, phi.value, f"add {type} {first}, %hcq.v{far}")
+        home = next(each for each in self.blocks if stepped in each)
+        further = far
+        for step in steps:
+            made = self._made(f"  %hcq.v{self._new()} = add {type} %hcq.v{further}, {step}")
+            home.insert(home.index(stepped), made)
+            further = made.value
         line = f"  %hcq.v{far} = phi {type} [ 0, %hcq.b{before} ], [ %hcq.v{further}, %hcq.b{after} ]"
-        home = self.blocks[number]
-        home[home.index(phi)] = self._made(line)
-        for each in self.blocks:
-            if stepped in each:
-                each[each.index(stepped)] = self._made(f"  %hcq.v{further} = add {type} %hcq.v{far}, {step}")
+        header = self.blocks[number]
+        header[header.index(phi)] = self._made(line)
 
-    def _counting(self, phi: Instruction) -> tuple[str, str, int, Instruction, int, str] | None:
-        """Type, first value and where it comes from, the addition and where that comes from, and the step; None where
-        it doesn't count, or where all threads begin alike."""
+    def _counting(self, phi: Instruction) -> tuple[str, str, int, Instruction, int, list[str]] | None:
+        """Type, first value and where it comes from, the last addition and where that comes from, and the steps; None
+        where it doesn't count, or where all threads begin alike."""
         type = _PHI.search(phi.text)
         incoming = phi.incoming()
         if type is None or len(incoming) != 2:
@@ -95,12 +98,23 @@ class _Kernel:
             value, after = incoming[n]
             first, before = incoming[1 - n]
             stepped = self._defined(value)
-            match = _ADD.search(stepped.text) if stepped is not None and stepped.op == "add" else None
-            if stepped is None or match is None or f"%hcq.v{phi.value}" not in match.groups():
-                continue
-            step = match[2] if match[1] == f"%hcq.v{phi.value}" else match[1]
-            if step != f"%hcq.v{phi.value}" and not self._by_thread(step) and self._by_thread(first):
-                return type[1], first, before, stepped, after, step
+            steps = self._steps(value, f"%hcq.v{phi.value}", 0)
+            if stepped is not None and steps and self._by_thread(first):
+                return type[1], first, before, stepped, after, steps
+        return None
+
+    def _steps(self, value: str, phi: str, depth: int) -> list[str] | None:
+        """What is added to `phi` until `value` is reached, the same for all threads; None where something else is."""
+        if value == phi:
+            return []
+        i = self._defined(value)
+        match = _ADD.search(i.text) if i is not None and i.op == "add" and depth < _STEPS else None
+        if match is None:
+            return None
+        for base, step in ((match[1], match[2]), (match[2], match[1])):
+            before = self._steps(base, phi, depth + 1)
+            if before is not None and step != phi and not self._by_thread(step):
+                return [*before, step]
         return None
 
     def _by_thread(self, value: str) -> bool:
@@ -129,8 +143,8 @@ class _Kernel:
         self.definitions[made.value] = made
         return made
 
-    def _users(self, value: int, but: Instruction) -> list[tuple[int, Instruction]]:
-        return [(n, i) for n, block in enumerate(self.blocks) for i in block if value in i.uses and i is not but]
+    def _users(self, value: int) -> list[tuple[int, Instruction]]:
+        return [(n, i) for n, block in enumerate(self.blocks) for i in block if value in i.uses]
 
     def _replace(self, number: int, user: Instruction, value: int, computed: str) -> None:
         """Computes a value before who uses it; for a phi, at the end of the block that it comes from."""

@@ -41,6 +41,7 @@ class Facts:
     suspends: bool = False
     whole: bool = True  # it suspends only at barriers of the whole block
     exits: bool = False
+    loops: bool = False  # it goes back somewhere
     shared: bool = False
     recursive: bool = False
     looks: bool = False  # for what another thread did
@@ -126,6 +127,7 @@ def _own(function: Function, shared: set[str]) -> Facts:
                 facts.calls.add(callee.name)
         for operand in each.operands:
             facts.symbols.update(_symbols(operand))
+    facts.loops = _goes_back(function)
     facts.shared = bool(facts.symbols & shared) or any(v.space == "shared" for v in function.variables)
     facts.yields = _waits(function, set())
     facts.suspends |= bool(facts.yields)
@@ -149,6 +151,18 @@ def _spread_waits(module: Module, facts: dict[str, Facts]) -> None:
             facts[function.name].yields |= _waits(function, looking)
             facts[function.name].suspends |= bool(facts[function.name].yields)
             facts[function.name].whole &= not facts[function.name].yields
+
+
+def _goes_back(function: Function) -> bool:
+    seen: set[str] = set()
+    for each in function.body or []:
+        if isinstance(each, Label):
+            seen.add(each.name)
+        elif isinstance(each, Instruction) and each.opcode == "bra":
+            target = each.operands[0]
+            if isinstance(target, Symbol) and target.name in seen:
+                return True
+    return False
 
 
 def _symbols(operand: Operand) -> list[str]:

@@ -105,7 +105,8 @@ class Unit:
         facts = self.facts[function.name]
         if facts.suspends:
             return "regions" if facts.whole and self.options.regions else "threads"
-        return "loop"
+        # Where threads go round loops, these may go round together, with a vector of threads in each step.
+        return "regions" if facts.loops and self.options.regions else "loop"
 
     def translate(self) -> Translated:
         """Write everything. Raises PtxError and Unsupported, with the line."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hcq.drivers.cpu import llvm_flow as flow
+
 if TYPE_CHECKING:
     from hcq.drivers.cpu.llvm_regions import Piece
     from hcq.drivers.cpu.llvm_text import Instruction
@@ -22,6 +24,8 @@ _BINARY = re.compile(r" = (?:add|sub|mul|shl|or)(?: \w+)* i\d+ ([^ ,]+), ([^ ,]+
 _CAST = re.compile(r" = (?:zext|sext|trunc)(?: \w+)* i\d+ ([^ ,]+) to ")
 _POINTER = re.compile(r"ptr(?: addrspace\(\d+\))? (%hcq\.v\d+)")
 _COMPARE = re.compile(r" = icmp(?: samesign)? \w+ i\d+ ([^ ,]+), ([^ ,]+)")
+_MOVED = re.compile(r"(?:load|store)(?: volatile| atomic)* (i\d+|half|bfloat|float|double)")
+_SIZES = {"half": 2, "bfloat": 2, "float": 4, "double": 8}
 _ITEM = re.compile(r"@hcq\.local_id\((?:i32 )(?:noundef )?0\)")
 
 Stride = tuple[int, int]  # how an index moves with local_id(0), and with the loop
@@ -128,7 +132,8 @@ class _Loop:
                 if i.op not in ("load", "store"):
                     continue
                 addresses = _POINTER.findall(i.text)
-                stride = self._address(addresses[-1], 0) if addresses else (0, 0)  # a store's address comes last
+                size = _size(i)
+                stride = self._address(addresses[-1], 0, size) if addresses else (0, 0)  # a store's address comes last
                 if stride is None:
                     continue
                 if abs(stride[0]) > 1:
@@ -136,18 +141,22 @@ class _Loop:
                 near = near or stride[0] != 0
         return near
 
-    def _address(self, text: str, depth: int) -> Stride | None:
-        """How an address moves, in elements of whatever its last index counts; None where that can't be said."""
+    def _address(self, text: str, depth: int, size: int) -> Stride | None:
+        """How an address moves, in elements of whatever its last index counts, of `size` bytes where that counts bytes;
+        None where that can't be said."""
         i = self.definitions[int(text[6:])]
         if i.op != "getelementptr" or depth > _DEPTH:
-            return None if i.op in ("load", "call") else (0, 0)
+            return None if i.op in ("load", "call") and not flow.same(i) else (0, 0)
         operands = i.text.split(", ")
         base = _POINTER.search(operands[1])
-        total = self._address(base[1], depth + 1) if base else (0, 0)
+        total = self._address(base[1], depth + 1, size) if base else (0, 0)
+        bytes_ = operands[0].endswith(" i8")
         for position, operand in enumerate(operands[2:], 3):
             moved = self._index(operand.split()[-1], depth + 1)
             if moved is None or total is None:
                 return None
+            if bytes_:
+                moved = _elements(moved[0], size), _elements(moved[1], size)
             if position < len(operands) and moved != (0, 0):
                 moved = (_FAR * bool(moved[0]), _FAR * bool(moved[1]))
             total = total[0] + moved[0], total[1] + moved[1]
@@ -160,6 +169,8 @@ class _Loop:
         if value in self.steps:
             return 0, self.steps[value]
         i = self.definitions[value]
+        if flow.same(i):
+            return 0, 0
         if depth > _DEPTH or i.op in ("load", "atomicrmw", "cmpxchg"):
             return None
         if i.op == "call":
@@ -181,3 +192,15 @@ class _Loop:
             factor = 1 << min(factor, 20)
         moving = left if left != (0, 0) else right
         return moving[0] * factor, moving[1] * factor
+
+
+def _size(i: Instruction) -> int:
+    """Bytes of what a load or store moves, where that is a number; else 1."""
+    match = _MOVED.search(i.text)
+    if match is None:
+        return 1
+    return _SIZES.get(match[1]) or max(int(match[1][1:]) // 8, 1)
+
+
+def _elements(moved: int, size: int) -> int:
+    return moved // size if moved % size == 0 else _FAR
