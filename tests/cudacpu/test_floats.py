@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from model import FORMATS, disagreement
 from opcodes import ROOM, Opcodes
 
+from hcq.cudacpu.lower import arithmetic
+
 
 @pytest.fixture(scope="module")
 def opcodes() -> Opcodes:
@@ -41,6 +43,18 @@ ONCE = {"f16": (0x3C01, 0x0FFE, 0x3C01), "bf16": (0x3F81, 0x3B7E, 0x3F81)}
 def test_a_fused_sum_of_halves_is_rounded_once(opcodes: Opcodes, kind: str) -> None:
     assert opcodes.run(CASES[f"fma.rn.{kind}/3"], [ONCE[kind]]) == [ONCE[kind][2]]
     assert not disagreement(f"fma.rn.{kind}", kind, ONCE[kind], ONCE[kind][2])
+
+
+def test_halves_are_converted_by_integers_where_the_processor_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arithmetic, "hardware_halves", lambda: False)
+    cases = [each for each in CASES.values() if "f16" in (each.d, *each.sources)]
+    opcodes = Opcodes(cases)
+    assert "half" not in opcodes.loaded.translated.llvm_ir
+    draw = random.Random(21)
+    operands = {id(each): float_cases.operands(draw, each, 16) for each in cases}
+    results = opcodes.run_all(operands, cases)
+    found = [line for each, got in zip(cases, results, strict=True) for line in wrong(each, operands[id(each)], got)]
+    assert not found, "\n".join(found[:20])
 
 
 def bits(kind: str) -> st.SearchStrategy[int]:

@@ -8,9 +8,14 @@ What does not live here: operands and opcodes (floats.py), approximations (appro
 
 from __future__ import annotations
 
+import platform
+from functools import cache
+
+import llvmlite.binding
+
 from hcq.cudacpu.lower import wide
 from hcq.cudacpu.lower.helpers import Code, intrinsic, want
-from hcq.cudacpu.lower.rounding import BF16, F32, narrow, odd, sum_error
+from hcq.cudacpu.lower.rounding import BF16, F16, F32, narrow, odd, sum_error
 
 IR = {"f32": "float", "f64": "double", "f16": "i16", "bf16": "i16", "tf32": "i32"}
 NAN32 = "0x7FFFFFFFE0000000"  # 0x7fffffff, as LLVM writes floats
@@ -91,8 +96,10 @@ def root(code: Code, kind: str, mode: str, a: str) -> str:
 
 def widen(code: Code, kind: str, value: str) -> str:
     """The float with the value of an f16 or bf16."""
-    if kind == "f16":
+    if kind == "f16" and hardware_halves():
         return code.op(f"fpext half {code.op(f'bitcast i16 {value} to half')} to float")
+    if kind == "f16":
+        return _widened(code, value)
     bits = code.op(f"zext i16 {value} to i32")
     return code.op(f"bitcast i32 {code.op(f'shl i32 {bits}, 16')} to float")
 
@@ -100,6 +107,8 @@ def widen(code: Code, kind: str, value: str) -> str:
 def shrink(code: Code, kind: str, value: str) -> str:
     """A float rounded to nearest as f16 or bf16, with the canonical NaN."""
     unordered = code.op(f"fcmp uno float {value}, 0.0")
+    if kind == "f16" and not hardware_halves():
+        return narrow(code, _double(code, value), F16, "rn")
     if kind == "f16":
         short = code.op(f"bitcast half {code.op(f'fptrunc float {value} to half')} to i16")
     else:
@@ -108,6 +117,34 @@ def shrink(code: Code, kind: str, value: str) -> str:
         bits = code.op(f"add i32 {bits}, {code.op(f'add i32 {lowest}, 32767')}")
         short = code.op(f"trunc i32 {code.op(f'lshr i32 {bits}, 16')} to i16")
     return code.op(f"select i1 {unordered}, i16 32767, i16 {short}")
+
+
+@cache
+def hardware_halves() -> bool:
+    """Whether the processor converts f16 itself. Else LLVM calls the compiler's library for it, which is not here."""
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        return True
+    return bool(llvmlite.binding.get_host_cpu_features().get("f16c", False))
+
+
+def half_functions(code: Code, kind: str) -> tuple[str, str]:
+    """The symbols of `float widen(i16)` and `i16 shrink(float)` of f16 or bf16."""
+    return (
+        want(code, f"widen.{kind}", "float", "i16 %x", lambda c: widen(c, kind, "%x")),
+        want(code, f"shrink.{kind}", "i16", "float %x", lambda c: shrink(c, kind, "%x")),
+    )
+
+
+def _widened(code: Code, value: str) -> str:
+    """The float with the value of an f16, by integers: the exponent is 112 too low after a shift."""
+    bits = code.op(f"zext i16 {value} to i32")
+    body = code.op(f"shl i32 {code.op(f'and i32 {bits}, 32767')}, 13")
+    number = code.op(f"fmul float {code.op(f'bitcast i32 {body} to float')}, 0x46F0000000000000")
+    special = code.op(f"bitcast i32 {code.op(f'or i32 {body}, {F32.infinity}')} to float")
+    infinite = code.op(f"icmp uge i32 {body}, {F16.infinity << 13}")
+    number = code.op(f"select i1 {infinite}, float {special}, float {number}")
+    sign = code.op(f"bitcast i32 {code.op(f'shl i32 {bits}, 16')} to float")
+    return intrinsic(code, "copysign", "f32", number, sign)
 
 
 def halves(code: Code, kind: str, base: str, flags: frozenset[str], operands: list[str]) -> str:

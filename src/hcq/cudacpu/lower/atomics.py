@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hcq.cudacpu.lower.arithmetic import extreme_function
+from hcq.cudacpu.lower.arithmetic import extreme_function, half_functions
 from hcq.cudacpu.lower.copies import complete
 from hcq.cudacpu.lower.memory import type_of
 from hcq.cudacpu.lower.pointers import moved, pointer, space_of
@@ -143,31 +143,14 @@ _PLAIN = {
 
 def _narrow(e: Emitter, at: str, value: str, operation: str, type: str) -> str:
     """A compare-and-swap loop round the operation in float, which rounds once: float has bits enough."""
-    e.helper("help.bf16.narrow", _BF16)
     name = f"help.atomic.{type}.{operation}"
     step = "fadd float %x, %y"
     if operation != "add":
         step = f"call float {extreme_function(e, operation)}(float %x, float %y)"
-    e.helper(name, _LOOP % {"name": name, "step": step, **_CONVERSIONS[type]})
+    widen, shrink = half_functions(e, type)
+    e.helper(name, _LOOP % {"name": name, "step": step, "widen": widen, "shrink": shrink})
     return e.op(f"call i16 @{name}(ptr {at}, i16 {value})")
 
-
-_CONVERSIONS = {
-    "bf16": {
-        "widen": "  %%%(to)s.w = zext i16 %%%(from)s to i32\n  %%%(to)s.s = shl i32 %%%(to)s.w, 16\n"
-        "  %%%(to)s = bitcast i32 %%%(to)s.s to float\n",
-        "narrow": "  %new = call i16 @help.bf16.narrow(float %z)\n",
-    },
-    "f16": {
-        "widen": "  %%%(to)s.h = bitcast i16 %%%(from)s to half\n  %%%(to)s = fpext half %%%(to)s.h to float\n",
-        "narrow": "  %z.h = fptrunc float %z to half\n  %nan = fcmp uno float %z, %z\n"
-        "  %bits = bitcast half %z.h to i16\n  %new = select i1 %nan, i16 32767, i16 %bits\n",
-    },
-}
-for _each in _CONVERSIONS.values():
-    _each["x"], _each["y"] = (
-        _each["widen"] % {"to": to, "from": source} for to, source in (("x", "old"), ("y", "value"))
-    )
 
 _LOOP = """define internal i16 @%(name)s(ptr %%at, i16 %%value) #0 {
 entry:
@@ -175,24 +158,14 @@ entry:
   br label %%again
 again:
   %%old = phi i16 [ %%first, %%entry ], [ %%seen, %%again ]
-%(x)s%(y)s  %%z = %(step)s
-%(narrow)s  %%pair = cmpxchg ptr %%at, i16 %%old, i16 %%new monotonic monotonic, align 2
+  %%x = call float %(widen)s(i16 %%old)
+  %%y = call float %(widen)s(i16 %%value)
+  %%z = %(step)s
+  %%new = call i16 %(shrink)s(float %%z)
+  %%pair = cmpxchg ptr %%at, i16 %%old, i16 %%new monotonic monotonic, align 2
   %%seen = extractvalue { i16, i1 } %%pair, 0
   %%done = extractvalue { i16, i1 } %%pair, 1
   br i1 %%done, label %%end, label %%again
 end:
   ret i16 %%old
-}"""
-
-_BF16 = """define internal i16 @help.bf16.narrow(float %x) #0 {
-  %bits = bitcast float %x to i32
-  %upper = lshr i32 %bits, 16
-  %odd = and i32 %upper, 1
-  %bias = add i32 %odd, 32767
-  %sum = add i32 %bits, %bias
-  %rounded = lshr i32 %sum, 16
-  %nan = fcmp uno float %x, %x
-  %chosen = select i1 %nan, i32 32767, i32 %rounded
-  %result = trunc i32 %chosen to i16
-  ret i16 %result
 }"""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hcq.cudacpu.lower.arithmetic import fused
+from hcq.cudacpu.lower.arithmetic import fused, hardware_halves, widen
 from hcq.cudacpu.lower.convert import eighth
 from hcq.cudacpu.lower.helpers import Body, Code, intrinsic, want
 
@@ -144,12 +144,15 @@ def _elements(c: Body, kind: str, register: str, count: int) -> list[str]:
     """The elements of a register in memory: doubles, floats, or i32; of b1 the register."""
     if kind == "f64":
         return [c.op(f"load double, ptr {register}")]
-    if kind == "f16":
+    if kind == "f16" and hardware_halves():
         halves = c.op(f"fpext <2 x half> {c.op(f'load <2 x half>, ptr {register}, align 4')} to <2 x float>")
         return [c.op(f"extractelement <2 x float> {halves}, i32 {n}") for n in range(2)]
     word = c.op(f"load i32, ptr {register}")
     if kind == "b1":
         return [word]
+    if kind == "f16":
+        parts = [c.op(f"trunc i32 {each} to i16") for each in (word, c.op(f"lshr i32 {word}, 16"))]
+        return [widen(c, kind, each) for each in parts]
     if kind == "tf32":  # the lower 13 bits count for nothing
         return [c.op(f"bitcast i32 {c.op(f'and i32 {word}, -8192')} to float")]
     if kind == "bf16":
