@@ -148,9 +148,10 @@ void Check::access(uint32_t thread, uint64_t address, uint32_t bytes, Access acc
   bool in_shared = address - base < grid.shared_bytes, in_local = address - local < grid.local_bytes;
   uint64_t offset = space == Space::shared ? address - base : space == Space::local ? address - local : address;
   if (!bytes) return;  // a copy of nothing
-  if (offset & (bytes - 1) && (bytes & (bytes - 1)) == 0) {
+  uint32_t aligned = bytes > 32 ? 16 : bytes & -bytes;
+  if (offset & (aligned - 1)) {
     found(thread, kMisaligned, line, address, "%s of %u bytes at 0x%llx, which is no multiple of %u", verb(access),
-          bytes, static_cast<unsigned long long>(offset), bytes);
+          bytes, static_cast<unsigned long long>(offset), aligned);
   }
   if (space == Space::shared || (space == Space::generic && in_shared)) {
     if (!in_shared || grid.shared_bytes - (address - base) < bytes) {

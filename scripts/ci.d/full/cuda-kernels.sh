@@ -16,5 +16,6 @@ if ! log=$("$venv/bin/python" -m pip install -qq --disable-pip-version-check --i
   exit 0
 fi
 tests() { "$venv/bin/python" -m pytest -ra -p no:cacheprovider tests/clients/cuda/kernels "$@"; }
-HCQ_TEST_CUDA_ARCHITECTURES=all tests "$@"
+export HCQ_TEST_CUDA_ARCHITECTURES=all
+tests "$@"
 HCQ_CUDACPU_CHECK=1 tests -k "not ptxas" "$@"

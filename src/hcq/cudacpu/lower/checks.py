@@ -30,7 +30,7 @@ def instrument(e: Emitter, i: Instruction) -> None:
     elif i.opcode in ("atom", "red"):
         _plain(e, i, ATOMIC)
     elif i.opcode == "cp" and i.has("async") and len(i.operands) >= 3:
-        _copy(e, i)
+        _bulk(e, i) if i.has("bulk") else _copy(e, i)
     elif i.opcode in ("ldmatrix", "stmatrix"):
         _rows_of_lanes(e, i)
     elif i.opcode == "wmma" and i.has("load", "store"):
@@ -45,6 +45,9 @@ def conclude(e: Emitter, i: Instruction) -> None:
     if i.opcode == "mbarrier" and i.has("test_wait", "try_wait"):
         for address in _addresses(i):
             _told(e, i, address, "8", READ_STRONG)
+    elif i.opcode == "cp" and i.has("mbarrier", "mbarrier::complete_tx::bytes"):
+        for address in _addresses(i)[2:] or _addresses(i)[:1]:
+            _tell(e, pointer(e, address, "shared"), "8", ATOMIC, "shared")
 
 
 def _plain(e: Emitter, i: Instruction, access: int) -> None:
@@ -63,10 +66,21 @@ def _copy(e: Emitter, i: Instruction) -> None:
         return
     _tell(e, pointer(e, target, "shared"), str(whole.value), WRITE, "shared")
     read = str(whole.value)
-    if len(i.operands) > 3 and isinstance(i.operands[3], Register) and i.operands[3].type != "pred":
+    policy = i.has("L2::cache_hint") and len(i.operands) == 4
+    if not policy and len(i.operands) > 3 and isinstance(i.operands[3], Register) and i.operands[3].type != "pred":
         wanted = e.read(i.operands[3], "u32")
         read = e.op(f"select i1 {e.op(f'icmp ult i32 {wanted}, {whole.value}')}, i32 {wanted}, i32 {whole.value}")
     _tell(e, pointer(e, source, "global"), read, READ, "global")
+
+
+def _bulk(e: Emitter, i: Instruction) -> None:
+    """cp.async.bulk: from the second space to the first one."""
+    target, source = _addresses(i)[:2]
+    bytes_ = e.read(i.operands[2], "u32")
+    spaces = [each for m in i.modifiers if (each := m.partition("::")[0]) in ("shared", "global")]
+    to, of = (*spaces, "shared", "global")[:2]
+    _tell(e, pointer(e, target, to), bytes_, WRITE, to)
+    _tell(e, pointer(e, source, of), bytes_, READ, of)
 
 
 def _rows_of_lanes(e: Emitter, i: Instruction) -> None:

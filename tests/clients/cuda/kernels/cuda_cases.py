@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-CASES = {}  # name -> (function, first architecture)
+CASES = {}  # name -> (function, first architecture, whether it takes long)
 HERE = Path(__file__).parent
 
 
-def case(function=None, *, oldest=75):
+def case(function=None, *, oldest=75, heavy=False):
     """Registers `function(gpu)`. It fails by an exception."""
     if function is None:
-        return lambda given: case(given, oldest=oldest)
-    CASES[function.__name__] = function, oldest
+        return lambda given: case(given, oldest=oldest, heavy=heavy)
+    CASES[function.__name__] = function, oldest, heavy
     return function
 
 

@@ -50,13 +50,16 @@ class Kernel:
     def __init__(self, function):
         self.function = function
 
-    def __call__(self, grid, block, *arguments, shared=0):
+    def __call__(self, grid, block, *arguments, shared=0, cooperative=False):
         """Launches on the default stream. Python's integers are int, its floats float; NumPy's scalars as they are."""
         held = [c_value(each) for each in arguments]
         pointers = (ctypes.c_void_p * len(held))(*(ctypes.addressof(each) for each in held))
         grid, block = ((each,) if isinstance(each, int) else each for each in (grid, block))
         sizes = [*grid, *(1,) * (3 - len(grid)), *block, *(1,) * (3 - len(block))]
-        checked(driver.cuLaunchKernel(self.function, *sizes, shared, 0, ctypes.addressof(pointers), 0))
+        if cooperative:
+            checked(driver.cuLaunchCooperativeKernel(self.function, *sizes, shared, 0, ctypes.addressof(pointers)))
+        else:
+            checked(driver.cuLaunchKernel(self.function, *sizes, shared, 0, ctypes.addressof(pointers), 0))
 
 
 class Gpu:

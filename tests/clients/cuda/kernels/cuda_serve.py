@@ -24,7 +24,7 @@ from cuda_sources import ARCHITECTURES, NoHeader
 
 def answer(gpu, name, architecture):
     """None where the case held, else what was wrong. Raises NoHeader."""
-    function, _ = all_cases()[name]
+    function, *_ = all_cases()[name]
     gpu.architecture = architecture
     try:
         function(gpu)

@@ -24,12 +24,14 @@ SOURCES = {
     "atomics": Source(),
     "attention": Source(),
     "barrier": Source(oldest=80),
+    "cub": Source(),
     "data": Source(),
     "fast": Source(),
     "fft": Source(),
     "groups": Source(oldest=80),
     "histogram": Source(),
     "language": Source(names=("powers<int, 3, int, short>", "powers<double, 5>", "powers<float, 0, float>")),
+    "library": Source(),
     "matrix": Source(
         names=(
             "product<float, 16>",
@@ -42,6 +44,7 @@ SOURCES = {
     ),
     "numbers": Source(),
     "pipeline": Source(),
+    "recent": Source(oldest=90),
     "reduce": Source(),
     "rows": Source(),
     "scan": Source(),

@@ -6,6 +6,7 @@ all; it is started anew where it died of a case. What does not live here: the ca
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,23 +15,19 @@ import pytest
 from cuda_sources import ARCHITECTURES, SOURCES, compiled, headers
 
 HERE = Path(__file__).parent
+CASE = re.compile(r"^@case(.*)\ndef (\w+)", re.MULTILINE)
 EVERY = os.environ.get("HCQ_TEST_CUDA_ARCHITECTURES") == "all"
 
 
 def runs():
     """(case, architecture). The cases are named here by their text, since their modules need a CUDA binding."""
     for number, path in enumerate(sorted(HERE.glob("case_*.py"))):
-        usual, oldest = ARCHITECTURES[number % len(ARCHITECTURES)], 0
-        for line in path.read_text().splitlines():
-            if line.startswith("@case"):
-                oldest = int(line.partition("oldest=")[2].rstrip(")") or 75)
-            elif line.startswith("def ") and oldest:
-                for architecture in ARCHITECTURES if EVERY else [max(usual, oldest)]:
-                    if architecture >= oldest:
-                        yield line[4:].partition("(")[0], architecture
-                oldest = 0
-            elif line.strip():
-                oldest = 0
+        usual = ARCHITECTURES[number % len(ARCHITECTURES)]
+        for options, name in CASE.findall(path.read_text()):
+            oldest = int((re.search(r"oldest=(\d+)", options) or [0, 75])[1])
+            for architecture in ARCHITECTURES if EVERY else () if "heavy" in options else [max(usual, oldest)]:
+                if architecture >= oldest:
+                    yield name, architecture
 
 
 @pytest.fixture(scope="module")
