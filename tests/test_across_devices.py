@@ -12,7 +12,7 @@ os.environ.setdefault("POCL_DEVICES", "pthread pthread")
 
 import hcq
 from hcq import _native, ops
-from hcq.errors import DeviceUnavailable, ValidationError
+from hcq.errors import DeviceUnavailable, LaunchError, OutOfMemory, ValidationError
 
 if _native.vulkan_has_validation():
     os.environ.setdefault("HCQ_VULKAN_VALIDATION", "1")
@@ -97,6 +97,27 @@ def test_a_view_at_any_byte_is_an_argument(name):
     for offset in (1, 3, 65):
         bump[5, 1](whole.view(5, hcq.dtypes.uint8, offset).ensure_allocated())
     assert [int(at) for at in np.flatnonzero(whole.numpy())] == [1, 2, 3, 4, 5, 6, 7, 65, 66, 67, 68, 69]
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_what_is_past_a_limit_is_refused_before_anything_is_queued(name):
+    (device,) = opened(name)
+    out, limits, value = hcq.zeros(1, hcq.dtypes.uint8, name), device.limits, device.timeline_value
+    for axis in range(3):
+        groups, items = [1, 1, 1], [1, 1, 1]
+        groups[axis], items[axis] = limits.max_groups[axis] + 1, limits.max_group_size[axis] + 1
+        with pytest.raises(LaunchError, match=r"at most|less than 2\^31"):
+            bump[tuple(groups), 1](out)
+        with pytest.raises(LaunchError, match=f"at most {limits.max_group_size[axis]}"):
+            bump[1, tuple(items)](out)
+    half = limits.max_group_items // 2 + 1
+    with pytest.raises(LaunchError, match=f"{limits.max_group_items}"):
+        bump[1, (half, 2)](out)
+    with pytest.raises(OutOfMemory, match=f"gives {limits.max_buffer_bytes} at once at most"):
+        hcq.empty(limits.max_buffer_bytes + 1, hcq.dtypes.uint8, name)
+    assert device.timeline_value == value
+    bump[1, 1](out)
+    assert out.numpy()[0] == 1
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,20 @@ def test_a_group_larger_than_the_kernel_takes_is_refused(gpu):
         program(out, local_size=(gpu.limits.max_group_items + 1, 1, 1))
 
 
+def test_more_local_memory_than_a_group_has_is_refused(gpu):
+    """PoCL takes it, and ends the process at the launch."""
+    most = gpu.limits.local_memory_bytes
+    source = "__kernel void f(__global int *out) {{ __local int x[{}]; x[get_local_id(0)] = 1; out[0] = x[0]; }}"
+    gpu.program("f", source.format(most // 4 - 64))
+    with pytest.raises(InvalidProgram, match=f"{most + 4} bytes of local memory: GPU gives a group {most}"):
+        gpu.program("f", source.format(most // 4 + 1))
+
+
+def test_kernels_of_images_are_refused_by_name(gpu):
+    with pytest.raises((CompileError, InvalidProgram), match="image2d_t"):
+        gpu.program("f", "__kernel void f(read_only image2d_t x, __global int *out) { out[0] = get_image_width(x); }")
+
+
 def test_memory_beyond_the_largest_buffer_is_out_of_memory(gpu):
     with pytest.raises(OutOfMemory):
         hcq.empty(gpu.limits.max_buffer_bytes + 1, hcq.dtypes.uint8, "GPU")
@@ -245,6 +259,74 @@ def test_who_waits_for_what_a_lost_device_was_to_signal_is_told(careless):
     with pytest.raises(DeviceLost):
         cpu.synchronize()
     cpu.synchronize()  # told once: that device is well
+
+
+@pytest.fixture
+def failing(gpu):
+    """GPU anew, and what makes OpenCL's next call of a function fail, all calls without a name."""
+    hcq.Device.close("GPU")
+    yield hcq.Device["GPU"], _native.opencl_fail
+    _native.opencl_fail("", 0)
+    hcq.Device.close("GPU")
+
+
+def works_again():
+    _native.opencl_fail("", 0)
+    hcq.Device.close("GPU")
+    out = hcq.array(np.ones(64, "f4"), "GPU")
+    hcq.Device["GPU"].program("scale", SCALE)(out, out, vals=(2.0, 0), global_size=(64, 1, 1))
+    return (out.numpy() == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ("clSetKernelArg", r"scale(?s:.)*argument 0: CL_OUT_OF_RESOURCES \(-5\)"),
+        ("clSetKernelArgSVMPointer", r"scale(?s:.)*argument 1: CL_OUT_OF_RESOURCES \(-5\)"),
+        ("clEnqueueNDRangeKernel", r"scale(?s:.)*clEnqueueNDRangeKernel gave CL_OUT_OF_RESOURCES \(-5\)"),
+        ("clGetEventInfo", r"scale(?s:.)*OpenCL says CL_OUT_OF_RESOURCES \(-5\)"),
+        ("clEnqueueSVMMemcpy", r"copy(?s:.)*clEnqueueSVMMemcpy gave CL_OUT_OF_RESOURCES \(-5\)"),
+    ],
+)
+def test_whatever_call_fails_is_the_cause_and_the_device_opens_anew(failing, function, said):
+    gpu, fail = failing
+    program, out, first = gpu.program("scale", SCALE), *(hcq.zeros(64, hcq.f32, "GPU") for _ in range(2))
+    program(first, first, vals=(1.0, 0), wait=True)  # arguments that stay the same are not set again
+    fail(function, -5)
+    if function == "clEnqueueSVMMemcpy":
+        gpu.hw_copy_queue_t().copy(out._buf.va_addr, out._buf.va_addr + 128, 64).submit(gpu)
+    else:
+        program(out, out, vals=(2.0, 1))
+    with pytest.raises(DeviceLost, match=said):
+        gpu.synchronize()
+    with pytest.raises(DeviceLost, match=said):
+        program(out, out, vals=(1.0, 0))
+    assert works_again()
+
+
+def test_who_waits_for_a_device_whose_context_is_lost_is_told_and_it_opens_anew(failing):
+    gpu, fail = failing
+    program, out = gpu.program("scale", SCALE), hcq.zeros(64, hcq.f32, "GPU")
+    program(out, out, vals=(1.0, 0), wait=True)
+    gate, done, other = hcq.HCQSignal(), hcq.HCQSignal(), hcq.HCQSignal()
+    kernargs = program.fill_kernargs((out, out), (2.0, 0))
+    gpu.hw_compute_queue_t().wait(gate, 1).exec(program, kernargs, (1, 1, 1), (1, 1, 1)).signal(done, 1).submit(gpu)
+    cpu = hcq.Device["LLVM"]
+    cpu.hw_compute_queue_t().wait(done, 1).signal(other, 1).submit(cpu)
+    fail("", -34)
+    gate.value = 1
+    for each in (done, other):
+        with pytest.raises(DeviceLost, match=r"CL_INVALID_CONTEXT \(-34\)"):
+            each.wait(1)
+    with pytest.raises(DeviceLost):
+        cpu.synchronize()
+    with pytest.raises(DeviceLost, match="CL_INVALID_CONTEXT"):
+        out.numpy()
+    with pytest.raises(DeviceLost, match="CL_INVALID_CONTEXT"):
+        hcq.copy(hcq.zeros(64, hcq.f32, "LLVM"), out)
+    cpu.synchronize()
+    del out
+    assert works_again()
 
 
 LOOP = "__kernel void f(__global int *x, int n) { for (volatile int i = 0; i < n; i++) {} x[0] += 1; }"

@@ -92,6 +92,18 @@ def vulkan():
     assert not said, "\n\n".join(said[:3])
 
 
+@pytest.fixture(params=["the host's addresses", "its own addresses"])
+def either(request, vulkan, monkeypatch):
+    """Opened anew, with one kind of addresses: what is launched and copied is translated from the second."""
+    hcq.Device.close("VULKAN")
+    if request.param == "its own addresses":
+        monkeypatch.setenv("HCQ_FORCE_STAGING", "1")
+    device = hcq.Device["VULKAN"]
+    assert request.param == "the host's addresses" or not device.is_mapped
+    yield device
+    hcq.Device.close("VULKAN")
+
+
 @pytest.fixture
 def fresh(vulkan):
     hcq.Device.close("VULKAN")
@@ -167,22 +179,22 @@ def test_what_a_driver_compiled_is_kept_by_kernel_and_size_of_group(vulkan, monk
     assert given == [((4, 1, 1), b""), ((8, 1, 1), b""), *(((n, 1, 1), kept + bytes((n, 1, 1))) for n in (4, 8))]
 
 
-def test_glsl_is_compiled_where_there_is_a_compiler(vulkan):
+def test_glsl_is_compiled_where_there_is_a_compiler(either):
     if shutil.which("glslangValidator") is None:
         with pytest.raises(CompileError, match="glslang-tools"):
-            vulkan.program("main", GLSL)
+            either.program("main", GLSL)
         return
-    program = vulkan.program("main", GLSL)
+    program = either.program("main", GLSL)
     x, out = hcq.array(np.arange(64, dtype="f4"), "VULKAN"), hcq.empty(64, hcq.f32, "VULKAN")
     program(out, x, vals=(np.float32(1.5),), global_size=(4, 1, 1), local_size=(16, 1, 1))
     assert (out.numpy() == 1.5 * np.arange(64, dtype="f4")).all()
     with pytest.raises(CompileError) as caught:
-        vulkan.program("main", GLSL.replace("launch.factor *", "undeclared *"))
+        either.program("main", GLSL.replace("launch.factor *", "undeclared *"))
     assert "undeclared" in caught.value.log and ":10:" in caught.value.log
 
 
-def test_one_kernel_runs_in_groups_of_any_size(vulkan):
-    program = vulkan.program(NAME, scale.source("spirv"))
+def test_one_kernel_runs_in_groups_of_any_size(either):
+    program = either.program(NAME, scale.source("spirv"))
     assert program.buffer_count == 2 and list(program.value_types) == ["f32", "u16"]
     x, out = hcq.array(np.arange(64, dtype="f4"), "VULKAN"), hcq.empty(64, hcq.f32, "VULKAN")
     for groups, items in ((4, 16), (64, 1), (1, 64), (4, 16)):
@@ -190,6 +202,28 @@ def test_one_kernel_runs_in_groups_of_any_size(vulkan):
         assert (out.numpy() == 1.5 * np.arange(64, dtype="f4") + groups).all()
     with pytest.raises(LaunchError):
         program(out, x, vals=(1.5, -1))
+
+
+@hcq.kernel
+def sixteen(
+    out: hcq.ptr[hcq.i32], a: hcq.ptr[hcq.i32], b: hcq.ptr[hcq.i32], c: hcq.ptr[hcq.i32], d: hcq.ptr[hcq.i32],
+    e: hcq.ptr[hcq.i32], f: hcq.ptr[hcq.i32], g: hcq.ptr[hcq.i32], h: hcq.ptr[hcq.i32], i: hcq.ptr[hcq.i32],
+    j: hcq.ptr[hcq.i32], k: hcq.ptr[hcq.i32], m: hcq.ptr[hcq.i32], n: hcq.ptr[hcq.i32], p: hcq.ptr[hcq.i32],
+    q: hcq.ptr[hcq.i32], last: hcq.i32,
+):  # fmt: skip
+    out[0] = a[0] + b[0] + c[0] + d[0] + e[0] + f[0] + g[0] + h[0] + i[0] + j[0] + k[0] + m[0] + n[0] + p[0] + q[last]
+
+
+def test_more_arguments_than_are_pushed_go_through_memory(either):
+    kinds = [hcq.BufferOptions(), hcq.BufferOptions(host=True), hcq.BufferOptions(cpu_access=True)]
+    bufs = [hcq.Buffer("VULKAN", 2, hcq.i32, options=kinds[k % 3]).allocate() for k in range(15)]
+    for k, buf in enumerate(bufs):
+        buf.copyin(np.array([1 << k, 1 << 20], "i4"))
+    out = hcq.zeros(1, hcq.i32, "VULKAN")
+    sixteen[1, 1](out, *bufs, 0)
+    assert out.numpy()[0] == 2**15 - 1
+    sixteen[1, 1](out, *bufs[:14], bufs[14].view(1, hcq.i32, 4).ensure_allocated(), 0)
+    assert out.numpy()[0] == 2**14 - 1 + 2**20
 
 
 def test_libraries_of_others_and_damaged_ones_are_refused(vulkan):
@@ -257,11 +291,11 @@ def test_allocations_share_blocks_and_give_them_back(fresh):
 
 
 @pytest.mark.parametrize("options", [hcq.BufferOptions(host=True), hcq.BufferOptions(cpu_access=True)])
-def test_mapped_memory_is_an_argument_too(vulkan, options):
+def test_mapped_memory_is_an_argument_too(either, options):
     buf = hcq.Buffer("VULKAN", 64, hcq.f32, options=options).allocate()
     host = np.frombuffer((ctypes.c_ubyte * 256).from_address(buf._buf.va_addr), "f4")
     host[:] = 3
-    program = vulkan.program(NAME, scale.source("spirv"))
+    program = either.program(NAME, scale.source("spirv"))
     program(buf, buf, vals=(2.0, 1), global_size=(64, 1, 1), wait=True)
     assert (host == 7).all()
 
@@ -280,44 +314,44 @@ def test_copies_work_where_the_host_does_not_reach_the_memory(vulkan, monkeypatc
     hcq.Device.close("VULKAN")
 
 
-def test_copies_reach_any_memory_of_the_host(vulkan):
-    if not vulkan.physical.facts["imports"]:
+def test_copies_reach_any_memory_of_the_host(either):
+    if not either.physical.facts["imports"]:
         pytest.skip("the device has no VK_EXT_external_memory_host")
     source, target = np.arange(10_001, dtype="u1"), np.zeros(10_001, dtype="u1")
     buf = hcq.empty(10_001, hcq.dtypes.uint8, "VULKAN")
     at = buf._buf.va_addr
-    queue = vulkan.hw_copy_queue_t().copy(at, source.ctypes.data, 10_001).copy(target.ctypes.data + 1, at + 1, 9_999)
-    queue.submit(vulkan)
-    vulkan.synchronize()
+    queue = either.hw_copy_queue_t().copy(at, source.ctypes.data, 10_001).copy(target.ctypes.data + 1, at + 1, 9_999)
+    queue.submit(either)
+    either.synchronize()
     assert (target[1:10_000] == source[1:10_000]).all() and target[0] == target[10_000] == 0
 
 
-def test_time_stamps_are_on_the_hosts_clock(vulkan):
-    stamps = [vulkan.signal_t() for _ in range(2)]
+def test_time_stamps_are_on_the_hosts_clock(either):
+    stamps = [either.signal_t() for _ in range(2)]
     before = time.perf_counter_ns()
     for signal in stamps:
-        vulkan.hw_compute_queue_t().timestamp(signal).submit(vulkan)
-    vulkan.synchronize()
+        either.hw_compute_queue_t().timestamp(signal).submit(either)
+    either.synchronize()
     after = time.perf_counter_ns()
-    slack = 0 if vulkan.is_cpu_implementation else 1e6
+    slack = 0 if either.is_cpu_implementation else 1e6
     assert before - slack <= stamps[0].timestamp * 1000 <= stamps[1].timestamp * 1000 <= after + slack
 
 
-def test_bound_queues_see_arguments_that_were_written_since(vulkan):
-    program = vulkan.program(NAME, scale.source("spirv"))
+def test_bound_queues_see_arguments_that_were_written_since(either):
+    program = either.program(NAME, scale.source("spirv"))
     x, out = hcq.array(np.ones(16, "f4"), "VULKAN"), hcq.zeros(16, hcq.f32, "VULKAN")
     block = hcq.Buffer("VULKAN", 64, hcq.dtypes.uint8, options=hcq.BufferOptions(cpu_access=True)).allocate()
     at = program.fill_kernargs((out._buf, x._buf), (1.0, 0), block._buf.va_addr)
-    queue = vulkan.hw_compute_queue_t().exec(program, at, (16, 1, 1), (1, 1, 1)).bind(vulkan)
+    queue = either.hw_compute_queue_t().exec(program, at, (16, 1, 1), (1, 1, 1)).bind(either)
     for factor in (2.0, 2.0, 3.0):
         program.fill_kernargs((out._buf, x._buf), (factor, 0), at)
-        queue.submit(vulkan)
-        vulkan.synchronize()
+        queue.submit(either)
+        either.synchronize()
         assert (out.numpy() == factor).all()
     queue.update_exec(0, (8, 1, 1))
     program.fill_kernargs((out._buf, x._buf), (5.0, 0), at)
-    queue.submit(vulkan)
-    vulkan.synchronize()
+    queue.submit(either)
+    either.synchronize()
     assert (out.numpy() == [5.0] * 8 + [3.0] * 8).all()
 
 
@@ -346,11 +380,11 @@ def test_a_command_that_fails_behind_a_wait_is_named_to_all_who_wait(fresh):
         fresh.synchronize()
 
 
-def test_launches_in_a_row_are_vulkans_before_they_are_over(vulkan):
-    program, out = vulkan.program(NAME, scale.source("spirv")), hcq.array(np.ones(64, "f4"), "VULKAN")
+def test_launches_in_a_row_are_vulkans_before_they_are_over(either):
+    program, out = either.program(NAME, scale.source("spirv")), hcq.array(np.ones(64, "f4"), "VULKAN")
     for _ in range(3000):
         program(out, out, vals=(1.0, 1), global_size=(1, 1, 1))
-    vulkan.synchronize()
+    either.synchronize()
     assert out.numpy()[0] == 3001
 
 

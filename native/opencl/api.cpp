@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include <cstring>
+
 namespace hcq::opencl {
 
 namespace {
@@ -48,6 +50,48 @@ constexpr Named kNames[] = {
 }  // namespace
 
 const Api& api() { return g_api; }
+
+namespace {
+Api g_found;  // what was looked up
+Status g_answer = kSuccess;
+bool g_for_good = false;
+
+template <auto member>
+struct Refusal;
+template <typename... Arguments, Status (*Api::*member)(Arguments...)>
+struct Refusal<member> {
+  static Status answer(Arguments...) {
+    if (!g_for_good) g_api.*member = g_found.*member;
+    return g_answer;
+  }
+};
+
+Status state_of_failed(Handle, uint32_t, size_t, void* value, size_t*) {
+  if (!g_for_good) g_api.clGetEventInfo = g_found.clGetEventInfo;
+  std::memcpy(value, &g_answer, sizeof g_answer);
+  return kSuccess;
+}
+}  // namespace
+
+bool fail(const std::string& function, Status status) {
+  if (!g_found.clFlush) g_found = g_api;
+  g_api = g_found;
+  g_answer = status;
+  g_for_good = function.empty();
+  if (status == kSuccess) return true;
+  bool known = false;
+  auto with = [&](const char* name, auto member, auto stub) {
+    if (!function.empty() && function != name) return;
+    g_api.*member = stub;
+    known = true;
+  };
+  with("clSetKernelArg", &Api::clSetKernelArg, Refusal<&Api::clSetKernelArg>::answer);
+  with("clSetKernelArgSVMPointer", &Api::clSetKernelArgSVMPointer, Refusal<&Api::clSetKernelArgSVMPointer>::answer);
+  with("clEnqueueNDRangeKernel", &Api::clEnqueueNDRangeKernel, Refusal<&Api::clEnqueueNDRangeKernel>::answer);
+  with("clEnqueueSVMMemcpy", &Api::clEnqueueSVMMemcpy, Refusal<&Api::clEnqueueSVMMemcpy>::answer);
+  with("clGetEventInfo", &Api::clGetEventInfo, state_of_failed);
+  return known;
+}
 
 bool load(const char* library, std::string* error) {
   void* from = dlopen(library, RTLD_NOW | RTLD_LOCAL);  // stays: OpenCL implementations can't be unloaded

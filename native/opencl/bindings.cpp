@@ -112,6 +112,15 @@ void bind_opencl(nb::module_& m) {
       "What a Program is made of, around a cl_kernel: its arguments' types in order, the largest group, and the only\n"
       "one that it takes, (0, 0, 0) for any.");
   m.def(
+      "opencl_fail",
+      [](const std::string& function, int32_t status) {
+        if (!opencl::fail(function, status))
+          throw std::invalid_argument("no call of " + function + " can be made fail");
+      },
+      nb::arg("function"), nb::arg("status"),
+      "For tests: the next call of a function is answered with a status; without a name all calls are, until 0 is "
+      "given.");
+  m.def(
       "opencl_held",
       [] {
         const opencl::Held& h = opencl::g_held;

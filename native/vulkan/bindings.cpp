@@ -164,11 +164,11 @@ std::shared_ptr<Commands> commands_of(nb::list words, bool bound) {
 
 class Device {
  public:
-  Device(size_t index, bool validation, nb::object lost, nb::object failed) {
+  Device(size_t index, bool validation, bool apart, nb::object lost, nb::object failed) {
     context_ = without_gil([&] {
       Loaded& loaded = instance(validation);
       if (index >= loaded.devices.size()) throw Unavailable{"that device is gone", "open another"};
-      return std::make_shared<Context>(loaded, loaded.devices[index]);
+      return std::make_shared<Context>(loaded, loaded.devices[index], apart);
     });
     Listener listener;
     // Held for good by functions that threads without the GIL copy nothing of; given up with the device.
@@ -332,12 +332,19 @@ void bind(nb::module_& m) {
   nb::class_<Module>(m, "VulkanModule", "A module of SPIR-V on a device.");
   nb::class_<Hold>(m, "VulkanHold", "Keeps a device's memory where it is.");
   nb::class_<Device>(m, "VulkanDevice", "An open Vulkan device with two lanes of submits, compute (0) and copy (1).")
-      .def(nb::init<size_t, bool, nb::object, nb::object>(), nb::arg("index"), nb::arg("validation"), nb::arg("lost"),
-           nb::arg("failed"))
+      .def(nb::init<size_t, bool, bool, nb::object, nb::object>(), nb::arg("index"), nb::arg("validation"),
+           nb::arg("apart"), nb::arg("lost"), nb::arg("failed"))
       .def_prop_ro("unified", [](const Device& d) { return d.context().unified; })
       .def_prop_ro("allocated", [](const Device& d) { return d.context().allocated(); })
       .def("allocate", &Device::allocate, nb::arg("bytes"), nb::arg("use"),
            "An address: of the device's own memory (0), the host's (1), or both's (2). MemoryError.")
+      .def(
+          "seen_by_device",
+          [](const Device& d, uint64_t address) {
+            Place at;
+            return d.context().find(address, &at) ? at.device_address : address;
+          },
+          nb::arg("address"), "An address of memory that was allocated here, or is within, as kernels see it.")
       .def(
           "hold",
           [](const Device& d) {

@@ -129,7 +129,8 @@ Facts facts_of(Loaded& loaded, PhysicalDevice device) {
   return facts;
 }
 
-Context::Context(Loaded& loaded, PhysicalDevice physical) : facts(facts_of(loaded, physical)) {
+Context::Context(Loaded& loaded, PhysicalDevice physical, bool apart)
+    : facts(facts_of(loaded, physical)), apart(apart) {
   refuse_where_lacking(facts);
   try {
     open(loaded, physical);
@@ -176,7 +177,7 @@ void Context::open(Loaded& loaded, PhysicalDevice physical) {
     const Block* block = taken_.at(address).first;
     bool same = block->address == block->device_address;
     const MemoryType& type = facts.memory.types[type_of(~0u, Use::device)];
-    unified = same && (type.flags & kMemoryHostVisible) && (type.flags & kMemoryHostCoherent);
+    unified = !apart && same && (type.flags & kMemoryHostVisible) && (type.flags & kMemoryHostCoherent);
   }
   free(address);
 }

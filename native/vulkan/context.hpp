@@ -53,7 +53,9 @@ struct Imported {
 
 class Context {
  public:
-  Context(Loaded& loaded, PhysicalDevice physical);  // throws Unavailable, Failure
+  // `apart`: as where the host and the device have addresses of their own, though they have not: the addresses of
+  // device memory are then nobody's, and what is not translated fails. Throws Unavailable, Failure.
+  Context(Loaded& loaded, PhysicalDevice physical, bool apart);
   ~Context() { close(); }
   Context(const Context&) = delete;
 
@@ -72,6 +74,7 @@ class Context {
   DeviceQueue queue = nullptr;
   // Whether addresses are the same for host and device, and all memory is mapped: the host works in place then.
   bool unified = false;
+  const bool apart;
   // The device is lost: set once. Relaxed: who comes late is told by the interface.
   std::atomic<bool> lost{false};
   std::atomic<bool> busy{false};    // closing: work is still on the device

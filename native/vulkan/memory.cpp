@@ -7,9 +7,10 @@
 namespace hcq::vk {
 
 namespace {
-constexpr uint64_t kAlignment = 256;      // of allocations: more than any scalar or vector asks for
-constexpr uint64_t kBlock = 32u << 20;    // drivers allow few allocations, some 4096
-constexpr uint64_t kOwnBlock = 8u << 20;  // from here on an allocation has a block of its own
+constexpr uint64_t kAlignment = 256;            // of allocations: more than any scalar or vector asks for
+constexpr uint64_t kBlock = 32u << 20;          // drivers allow few allocations, some 4096
+constexpr uint64_t kOwnBlock = 8u << 20;        // from here on an allocation has a block of its own
+constexpr uint64_t kApart = uint64_t{1} << 47;  // to where no process has memory
 constexpr uint32_t kUsage = kUsageTransferSource | kUsageTransferDestination | kUsageStorage | kUsageDeviceAddress;
 uint64_t round_up(uint64_t size, uint64_t to) { return (size + to - 1) / to * to; }
 }  // namespace
@@ -68,6 +69,8 @@ Context::Block* Context::make_block(uint64_t size, Use use) {
       void* mapped = nullptr;
       check("vkMapMemory", call.MapMemory(device, block->memory, 0, kWholeSize, 0, &mapped));
       block->address = reinterpret_cast<uint64_t>(mapped);
+    } else if (apart) {
+      block->address += kApart;
     }
   } catch (...) {
     drop_block(block.get());

@@ -150,7 +150,9 @@ ASSERT_COMPILE = Flag("ASSERT_COMPILE", False, "A compile that the cache can't a
 LRU = Flag("LRU", True, "Keep freed device memory for the next allocation of the same size and options.")
 MEMORY_LIMIT = Size("HCQ_MEMORY_LIMIT", 0, "Bytes of buffers (live and cached) a device may hold; 0 is no limit.")
 FORCE_STAGING = Flag(
-    "HCQ_FORCE_STAGING", False, "Send host copies of the CPU devices through the staging ring, for tests."
+    "HCQ_FORCE_STAGING",
+    False,
+    "Send host copies through the staging ring, and give VULKAN addresses of its own, for tests.",
 )
 
 CPU_THREADS = Count(

@@ -33,7 +33,7 @@ def describe(device: str) -> DriverUnderTest:
         }
         return DriverUnderTest(name, kernels=_portable("opencl"), **told)
     if kind == "VULKAN":
-        told = {"lacks": _vulkan_lacks(), "exclusions": VULKAN_NEVER, "bad_source": BAD_GLSL}
+        told = {**_vulkan_has_not(name), "bad_source": BAD_GLSL}
         from hcq.testing.kernels.short_loops import spin
 
         kernels = {**_portable("spirv"), "spin": spin.source("spirv", cost=23_000)}
@@ -131,9 +131,29 @@ def _has_nvrtc() -> bool:
     return nvrtc.version() is not None
 
 
-def _vulkan_lacks() -> Mapping[str, str]:
+VULKAN_APART_LACKS: Mapping[str, str] = {
+    "host_memory": "the device's addresses are not the host's",
+    "zero_copy": "the host does not see the device's memory",
+}
+
+VULKAN_APART_NEVER: Mapping[str, str] = {
+    "test_kernels_go_by_their_names_and_copies_by_where_they_lead": "copies of two such devices go through the host",
+}
+
+
+def _vulkan_has_not(name: str) -> dict[str, Mapping[str, str]]:
+    from hcq.errors import DeviceUnavailable
+    from hcq.runtime.registry import Device
+
     log = {} if shutil.which("glslangValidator") else {"log": "GLSL is compiled by glslangValidator, which is not here"}
-    return {**VULKAN_LACKS, **log}
+    try:
+        mapped = getattr(Device[name], "is_mapped", True)
+    except DeviceUnavailable:  # told when it is opened
+        mapped = True
+    if mapped:
+        return {"lacks": {**VULKAN_LACKS, **log}, "exclusions": VULKAN_NEVER}
+    exclusions = {**VULKAN_NEVER, **VULKAN_APART_NEVER}
+    return {"lacks": {**VULKAN_LACKS, **log, **VULKAN_APART_LACKS}, "exclusions": exclusions}
 
 
 # Without a description nobody knows what source the driver's compiler takes.

@@ -48,8 +48,13 @@ class OpenCLProgram(_native.Program, HCQProgram):
             kernel = cl.Kernel(built, name)
             most = _largest(kernel, dev.cl_device)
             wanted = kernel.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, dev.cl_device)
+            local = kernel.get_work_group_info(info.LOCAL_MEM_SIZE, dev.cl_device)
         except cl.Error as error:
             raise InvalidProgram(f"{name}: {dev.dname} does not load the library: {error}") from error
+        if local > dev.limits.local_memory_bytes:  # an implementation may take it, and end the process at the launch
+            raise InvalidProgram(
+                f"{name} has {local} bytes of local memory: {dev.dname} gives a group {dev.limits.local_memory_bytes}"
+            )
         made = _native.opencl_program(name, kernel.int_ptr, arguments, most, tuple(wanted))
         self = super().__new__(cls, dev, name, made)
         self.value_types = [kind for kind in arguments if kind not in ("ptr", "const")]

@@ -47,6 +47,7 @@ class VulkanDevice(HCQCompiled):
             self.native = _native.VulkanDevice(
                 physical.number,
                 physical.validates,
+                config.FORCE_STAGING(),
                 functools.partial(_lost, myself),
                 functools.partial(_failed, myself),
             )
@@ -55,7 +56,7 @@ class VulkanDevice(HCQCompiled):
                 raise
             raise DeviceUnavailable(f"{physical.name} does not open: {error}", "see the driver") from error
         self.is_mapped = self.native.unified
-        allocator_t = MappedAllocator if self.is_mapped and not config.FORCE_STAGING() else VulkanAllocator
+        allocator_t = MappedAllocator if self.is_mapped else VulkanAllocator
         runtime = functools.partial(VulkanProgram, self)
         queues = VulkanComputeQueue, VulkanCopyQueue
         super().__init__(name, allocator_t(self), None, VulkanCompiler(), runtime, VulkanSignal, *queues)

@@ -16,6 +16,7 @@ from hcq.drivers.vulkan.compiler import read_library
 from hcq.drivers.vulkan.queue import VulkanComputeQueue
 from hcq.errors import InvalidProgram, LaunchError, OutOfMemory
 from hcq.queues import profile
+from hcq.queues.allocator import HCQBuffer
 from hcq.queues.launch import VALUE_TYPES
 from hcq.queues.program import HCQProgram, order_of
 from hcq.runtime import watch
@@ -93,6 +94,13 @@ class VulkanProgram(HCQProgram):
         if lookup is not None and before is None and len(after) > _HEADER:
             cache.put(lookup, after)
         return pipeline
+
+    def _write_kernargs(self, address: int, handles: Sequence[Any], data: bytes) -> None:
+        """As the base's. Where it is recorded which arguments are addresses, recording a launch translates them."""
+        if self.buffer_count is None and not self.device.is_mapped:  # type: ignore[attr-defined]
+            seen = self.device.native.seen_by_device  # type: ignore[attr-defined]
+            handles = [HCQBuffer(seen(handle.va_addr), 0) for handle in handles]
+        super()._write_kernargs(address, handles, data)
 
     def _launch(
         self,

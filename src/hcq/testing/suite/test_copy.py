@@ -136,7 +136,10 @@ def test_transfer_moves_both_timelines(fresh, fresh_peer):
         pytest.skip("the allocator has no transfer")
     source, dest = filled(fresh, noise(5000)), empty(fresh_peer, 5000, BYTE)
     before = fresh.timeline_value, fresh_peer.timeline_value
-    fresh.allocator.transfer(dest._buf, source._buf, 5000, src_dev=fresh, dest_dev=fresh_peer)
+    try:
+        fresh.allocator.transfer(dest._buf, source._buf, 5000, src_dev=fresh, dest_dev=fresh_peer)
+    except NotImplementedError as why:  # hcq.copy goes through the host then
+        pytest.skip(str(why))
     assert fresh.timeline_value > before[0] and fresh_peer.timeline_value > before[1]
     assert (read(dest) == noise(5000)).all()
 

@@ -331,7 +331,7 @@ def test_inputs_and_outputs_may_be_one_buffer(dev, kernels):
 
 
 @promise("graph.replay")
-@needs("computes", "queues", "async")
+@needs("computes", "queues", "async", "host_memory")
 def test_independent_work_runs_side_by_side(dev, kernels):
     # One of two independent commands stands at a signal that is set only once the other has run.
     a, b, beside, gate = filled(dev, [0]), filled(dev, [0]), filled(dev, [0]), dev.signal_t()

@@ -342,7 +342,7 @@ def test_no_arguments_at_all_work(dev, kernels):
 
 
 @promise("launch.owns", "allocator.ordered_reuse")
-@needs("computes", "queues", "async")
+@needs("computes", "queues", "async", "host_memory")
 def test_what_a_launch_uses_outlives_python(fresh, fresh_kernels, gated, driver):
     """Buffers, program and arguments are dropped while the launch stands behind a gate, and much is allocated."""
     gate = gated()
