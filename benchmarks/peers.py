@@ -34,6 +34,7 @@ PEERS: dict[str, Peer] = {
     peer.key: peer
     for peer in (
         Peer("hcq", "hcq", "on_hcq.py"),
+        Peer("cudacpu", "hcq.cudacpu", "on_cudacpu.py"),
         Peer("raw", "raw", "on_raw.py"),
         Peer(
             "tghcq",
@@ -54,7 +55,7 @@ PEERS: dict[str, Peer] = {
 }
 
 
-OURS = frozenset(peer.label for peer in PEERS.values() if peer.key == "hcq" or peer.with_hcq)
+OURS = frozenset(peer.label for peer in PEERS.values() if peer.key in ("hcq", "cudacpu") or peer.with_hcq)
 """Labels of whose figures are hcq's, which peers and budgets are compared with."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks import drivers, operations
+from benchmarks import cudacpu, drivers, operations
 from benchmarks.row import KIB, MIB, STATED, Budget, Entry, Row
 
 
@@ -755,6 +755,7 @@ ROWS: tuple[Row, ...] = (
     ),
     *operations.ROWS,
     *drivers.ROWS,
+    *cudacpu.ROWS,
     *client("CLANG"),
     *client("LLVM"),
     Row(

@@ -33,7 +33,7 @@ def compiled(regions: bool):
 
     def compile_image(data: bytes, capability: int, check: bool) -> Image:
         source = compiler.join(fatbin.texts(data, capability))
-        image = unpack(compiler.PtxCompiler(capability, check, regions, None).compile_cached(source))
+        image = unpack(compiler.PtxCompiler(capability, check, regions).compile_cached(source))
         kinds_made.extend(each.kind for each in image.kernels)
         return image
 
