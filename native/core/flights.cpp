@@ -34,7 +34,7 @@ struct Flights {
   std::atomic<bool> told{false};     // the interface will call
   std::atomic<bool> stalled{false};  // the next packet can't be given before something is over
   bool unflushed = false;
-  bool failed = false;  // a command did: what follows it does too
+  bool failed = false;               // a command did: what follows it does too
   std::atomic<bool> offered{false};  // relaxed: commands were given that other queues may stand for
   std::string refusal;               // why the next packet was refused: told once what came before it is over
   void* lane = nullptr;
@@ -395,6 +395,7 @@ bool flights_rest(Queue* q, bool stalled) {
   }
   f.unflushed = false;
   f.stalled.store(stalled && f.size(), std::memory_order_relaxed);
+  if (of(q).looks_cheaply) any = flights_settle(q);
   while (f.size() && !f.told.load(std::memory_order_relaxed)) {
     uint32_t last = f.size();
     while (last && !f.at(last - 1).command.event) --last;

@@ -41,6 +41,8 @@ struct Interface {
   bool (*stamp)(void* lane, Command* out, std::string* error);
   // May be null. Has the lane stand until a command of another lane of the device is over; over itself after that.
   bool (*follow)(void* lane, const Command& other, Command* out, std::string* error);
+  // Whether `over` is a look at memory, worth it right after giving a command.
+  bool looks_cheaply;
 };
 
 // What stands between a queue's packets and its interface. Under the step lock, but for the two atomics.

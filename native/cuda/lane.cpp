@@ -2,6 +2,7 @@
 // command, by which the host and other streams know how far it is. Where a device can't write words, events say it.
 #include "cuda/lane.hpp"
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <thread>
@@ -14,6 +15,8 @@ namespace {
 constexpr uint32_t kCommands = 72;      // more than are in flight at a time (flights.cpp)
 constexpr uint32_t kLooks = 64;         // looks at the word, before the stream is asked whether it failed
 constexpr size_t kMostArguments = 512;  // 4096 bytes of kernargs, 8 each
+constexpr std::chrono::microseconds kNap{50};
+constexpr unsigned kNaps = 40;  // with nothing to do, before the thread sleeps
 
 struct Lane;
 
@@ -26,16 +29,14 @@ struct Given {
 };
 
 // Has commands_over called when an event is over. A thread a lane, made at the first wait that sleeps; it may block in
-// the driver, and is told there of a failure too, where a function given to the stream would not be called.
+// the driver, and is told there of a failure too, where a function given to the stream would not be called. While it is
+// awake it looks for more between naps, so that launches in a row make no system call for it.
 class Teller {
  public:
   ~Teller() {
     if (!thread_.joinable()) return;
-    {
-      std::lock_guard<std::mutex> guard(state_->lock);
-      state_->stop = true;
-    }
-    state_->changed.notify_one();
+    state_->stop.store(true, std::memory_order_seq_cst);  // before the look at `asleep`, as below
+    wake();
     // The last reference to the queue may have gone in the thread itself, which ends when it is back.
     if (thread_.get_id() == std::this_thread::get_id())
       thread_.detach();
@@ -44,22 +45,28 @@ class Teller {
   }
 
   void tell(Queue* q, Lane* lane) {
-    {
-      std::lock_guard<std::mutex> guard(state_->lock);
-      state_->queue = q;
-    }
+    // seq_cst: the queue before the look at `asleep`; the thread stores that before it looks for a queue
+    state_->queue.store(q, std::memory_order_seq_cst);
     if (!thread_.joinable()) thread_ = std::thread(run, state_, lane);
-    state_->changed.notify_one();
+    wake();
   }
 
  private:
   struct State {
+    std::atomic<Queue*> queue{nullptr};  // who is told next
+    std::atomic<bool> stop{false}, asleep{false};
     std::mutex lock;  // a leaf
     std::condition_variable changed;
-    Queue* queue = nullptr;  // who is told next
-    bool stop = false;
+    bool called() const { return queue.load(std::memory_order_seq_cst) || stop.load(std::memory_order_seq_cst); }
   };
   static void run(std::shared_ptr<State> state, Lane* lane);
+  static void sleep(State& state);
+
+  void wake() {
+    if (!state_->asleep.load(std::memory_order_seq_cst)) return;
+    std::lock_guard<std::mutex> guard(state_->lock);
+    state_->changed.notify_one();
+  }
 
   std::shared_ptr<State> state_ = std::make_shared<State>();  // the thread may outlive the lane by a moment
   std::thread thread_;
@@ -83,17 +90,26 @@ struct Lane {
 
 void Teller::run(std::shared_ptr<State> state, Lane* lane) {
   api().push(lane->context->handle());
-  std::unique_lock<std::mutex> guard(state->lock);
-  for (;;) {
-    state->changed.wait(guard, [&] { return state->queue || state->stop; });
-    if (!state->queue) return;
-    Queue* q = state->queue;
-    state->queue = nullptr;
-    guard.unlock();
+  for (unsigned naps = 0; !state->stop.load(std::memory_order_relaxed);) {
+    Queue* q = state->queue.exchange(nullptr, std::memory_order_acq_rel);
+    if (!q) {
+      if (++naps < kNaps)
+        std::this_thread::sleep_for(kNap);
+      else
+        sleep(*state);
+      continue;
+    }
+    naps = 0;
     if (api().event_synchronize(lane->told) != kSuccess) lane->suspect.store(true, std::memory_order_relaxed);
     commands_over(q);  // the lane may be gone then
-    guard.lock();
   }
+}
+
+void Teller::sleep(State& state) {
+  std::unique_lock<std::mutex> guard(state.lock);
+  state.asleep.store(true, std::memory_order_seq_cst);
+  state.changed.wait(guard, [&] { return state.called(); });
+  state.asleep.store(false, std::memory_order_relaxed);
 }
 
 bool failed(Result result, const char* what, std::string* error) {
@@ -298,7 +314,7 @@ void drop(const Command& command) {
 
 void leave(void* context) { delete static_cast<std::shared_ptr<Context>*>(context); }
 
-constexpr Interface kInterface = {open, close, exec, copy, flush, over, times, tell, drop, leave, stamp, follow};
+constexpr Interface kInterface = {open, close, exec, copy, flush, over, times, tell, drop, leave, stamp, follow, true};
 }  // namespace
 
 const Interface& interface() { return kInterface; }

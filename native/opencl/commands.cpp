@@ -154,7 +154,8 @@ void leave(void* context) {
   delete c;
 }
 
-constexpr Interface kInterface = {open, close, exec, copy, flush, over, times, tell, drop, leave, nullptr, nullptr};
+constexpr Interface kInterface = {open, close, exec,  copy,    flush,   over, times,
+                                  tell, drop,  leave, nullptr, nullptr, false};
 }  // namespace
 
 const Interface& interface() { return kInterface; }

@@ -52,5 +52,7 @@ def test_names_of_other_forms_say_nothing(symbol):
 
 def test_the_type_of_a_function_is_told_by_a_template():
     assert mangling.read_signature("_Z16hcq_signature_ofIFvPfPKfiEEvv") == ("ptr", "const", "i32")
+    assert mangling.read_signature("_Z16hcq_signature_ofIFvPfPKfS2_fxEEvv") == ("ptr", "const", "const", "f32", "i64")
+    assert mangling.read_signature("_Z16hcq_signature_ofIFvPfS0_EEvv") == ("ptr", "ptr")
     assert mangling.read_signature("_Z16hcq_signature_ofIFvvEEvv") == ()
     assert mangling.read_signature("_Z16hcq_signature_ofIiEvv") is None

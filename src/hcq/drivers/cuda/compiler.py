@@ -15,7 +15,7 @@ from hcq.drivers.cuda import mangling, nvrtc, ptx
 from hcq.errors import CompileError, InvalidProgram
 from hcq.runtime.compiler import Compiler, callers_level
 
-MAGIC = b"hcq cuda library 1\n"
+MAGIC = b"hcq cuda library 2\n"
 _DIGEST = 32
 _OPTIONS = ("--std=c++17", "-lineinfo")
 

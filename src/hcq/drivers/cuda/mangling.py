@@ -57,8 +57,7 @@ def read_signature(symbol: str) -> tuple[str, ...] | None:
     """The parameters of F in a symbol of `template <typename F> ... hcq_signature_of()`; None where it says nothing."""
     reader = _Reader(symbol[2:])
     try:
-        reader.source_name()
-        reader.expect("I")
+        reader.template()
         reader.expect("F")
         reader.skip("Y")
         reader.type()  # what it returns
@@ -137,6 +136,12 @@ class _Reader:
             raise ValueError("a name is cut off")
         self._at += length
         return name
+
+    def template(self) -> None:
+        """Past the name of a template, which counts as seen, and the beginning of its arguments."""
+        self.source_name()
+        self._remember(Type(""))
+        self.expect("I")
 
     def expect(self, code: str) -> None:
         """The next letter, which has to be that."""

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Checks the driver CUDA on this machine: what it finds, the conformance suite, the tests of the driver, and a table of
+# what things cost beside cuda-bindings, cuda.core, CuPy and torch, where those are installed. Under five minutes.
+#
+#   scripts/gpu_check.sh [FILE]      the table goes to FILE, by default gpu_check.md
+#
+# Uses the active Python, with hcq and 'hcq[cuda,test]' in it. HCQ_CUDA=cpu runs it without a GPU, for the script's own
+# sake. Ends with 1 where a test failed, with 2 where CUDA can't be opened.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+table=${1:-gpu_check.md}
+export HCQ_CUDA=${HCQ_CUDA:-auto}
+if [[ -d src/hcq ]]; then
+  export PYTHONPATH=src${PYTHONPATH:+:$PYTHONPATH}
+fi
+
+echo "== what is here =="
+if command -v nvidia-smi >/dev/null; then
+  nvidia-smi --query-gpu=name,driver_version,memory.total,pcie.link.gen.current,pcie.link.width.current --format=csv
+fi
+python - <<'EOF' || exit 2
+import hcq
+
+try:
+    device = hcq.Device["CUDA"]
+except hcq.errors.DeviceUnavailable as why:
+    raise SystemExit(f"CUDA can't be opened: {why}")
+for what, value in device.info.items():
+    print(f"{what}: {value}")
+EOF
+
+status=0
+echo "== conformance =="
+timeout 150 python -m pytest -q -p no:cacheprovider --timeout 60 tests/test_conformance_cuda.py || status=1
+echo "== the driver's own tests =="
+timeout 60 python -m pytest -q -p no:cacheprovider --timeout 30 tests/cuda || status=1
+echo "== what it costs =="
+timeout 80 python -m benchmarks.cuda "$table" || status=1
+echo "the table is in $table"
+exit $status
