@@ -234,7 +234,10 @@ std::string GridRun::text() const {
     std::snprintf(hex, sizeof hex, " 0x%llx", static_cast<unsigned long long>(f.address));
     said += hex;
   }
-  return standing_.empty() ? said : said + ": " + standing_;
+  if (!standing_.empty()) said += ": " + standing_;
+  // Found by the processor, in code that runs many threads at once.
+  if (f.signal && !f.has_thread) said += "; with HCQ_CUDACPU_CHECK=1 you are told which thread and line";
+  return said;
 }
 
 }  // namespace

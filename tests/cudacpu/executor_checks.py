@@ -321,6 +321,7 @@ def check_an_illegal_address_is_an_error_that_stays():
         error, text = told(made, 2, 32, result)
         assert error.name == "CUDA_ERROR_ILLEGAL_ADDRESS", body
         assert "kernel 'k'" in text and "block (" in text, text
+        assert "thread (" in text or "HCQ_CUDACPU_CHECK=1" in text, text
         assert refused(cuda.cuCtxSynchronize).name == "CUDA_ERROR_ILLEGAL_ADDRESS"
         assert refused(launch, made, 1, 1, result).name == "CUDA_ERROR_ILLEGAL_ADDRESS"
         fresh()
