@@ -58,6 +58,9 @@ FORMATS = {
         Format("tf32", 8, 10, 32, 0x7FFFFFFF, low=13),
         Format("e5m2", 5, 2, 8, 0x7F),
         Format("e4m3", 4, 3, 8, 0x7F, infinite=False),
+        Format("e3m2", 3, 2, 6, None, infinite=False),
+        Format("e2m3", 2, 3, 6, None, infinite=False),
+        Format("e2m1", 2, 1, 4, None, infinite=False),
     )
 }
 

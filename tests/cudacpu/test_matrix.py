@@ -348,7 +348,7 @@ def test_ldmatrix_stmatrix_and_movmatrix_move_matrices_as_the_figures_say(count:
         "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32 {%f0}, {%r0}, {%r1}, {%f0}",
         "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r0, %r1}, [%r2]",
         "cvt.rs.f16x2.f32 %r0, %f0, %f0, %r1",
-        "cvt.rn.satfinite.e2m1x2.f32 %r0, %f0, %f0",
+        "cvt.rn.satfinite.ue5m3x2.f32 %h0, %f0, %f0",
         "fma.rn.oob.f16 %h0, %h1, %h1, %h1",
     ],
 )

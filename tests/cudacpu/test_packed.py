@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from float_cases import number
-from model import FORMATS, compare, convert, decode, encode
+from model import FORMATS, Number, compare, convert, decode, encode, power
 from opcodes import ROOM, Opcodes
 
 
@@ -28,16 +28,29 @@ def plain(kind: str, opcode: str, d: str, *sources: str) -> Case:
     )
 
 
+SHORT = ("e4m3x2", "e5m2x2", "e3m2x2", "e2m3x2", "e2m1x2")
+
+
+def spacing(kind: str) -> int:
+    """Bits from the lower value to the upper one."""
+    return 4 if kind == "e2m1x2" else 8
+
+
 def _pairs() -> list[Case]:
     found = []
     for flags in ("rn", "rz", "rn.relu", "rn.satfinite", "rz.relu.satfinite"):
         found += [plain("pair", f"cvt.{flags}.{to}.f32", to, "f32", "f32") for to in ("f16x2", "bf16x2")]
     for flags in ("rn.satfinite", "rn.satfinite.relu"):
-        for to in ("e4m3x2", "e5m2x2"):
+        for to in SHORT:
             found.append(plain("pair", f"cvt.{flags}.{to}.f32", to, "f32", "f32"))
             found.append(plain("halves", f"cvt.{flags}.{to}.f16x2", to, "f16x2"))
+        found.append(plain("halves", f"cvt.{flags}.e4m3x2.bf16x2", "e4m3x2", "bf16x2"))
     for flags in ("rn", "rn.relu"):
-        found += [plain("eights", f"cvt.{flags}.f16x2.{source}", "f16x2", source) for source in ("e4m3x2", "e5m2x2")]
+        found += [plain("eights", f"cvt.{flags}.f16x2.{source}", "f16x2", source) for source in SHORT]
+    for flags in ("rz", "rp", "rz.satfinite", "rp.satfinite"):
+        found.append(plain("scales", f"cvt.{flags}.ue8m0x2.f32", "ue8m0x2", "f32", "f32"))
+        found.append(plain("scales", f"cvt.{flags}.ue8m0x2.bf16x2", "ue8m0x2", "bf16x2"))
+    found.append(plain("of scales", "cvt.rn.bf16x2.ue8m0x2", "bf16x2", "ue8m0x2"))
     return found
 
 
@@ -84,21 +97,44 @@ def wanted(case: Case, operands: tuple[int, ...]) -> int:
         return convert(single, operands[1]) | convert(single, operands[0]) << 16
     if case.kind == "pair":
         low, high = (eighths(case.opcode, case.d[:-2], x, "f32") for x in reversed(operands))
-        return low | high << 8
+        return low | high << spacing(case.d)
     if case.kind == "halves":
         halves = (operands[0] & 0xFFFF, operands[0] >> 16)
-        low, high = (eighths(case.opcode, case.d[:-2], x, "f16") for x in halves)
-        return low | high << 8
+        low, high = (eighths(case.opcode, case.d[:-2], x, case.sources[0][:-2]) for x in halves)
+        return low | high << spacing(case.d)
     if case.kind == "eights":
         result = 0
         for n in range(2):
-            value = decode(operands[0] >> 8 * n & 0xFF, FORMATS[case.sources[0][:-2]])
+            form, step = FORMATS[case.sources[0][:-2]], spacing(case.sources[0])
+            value = decode(operands[0] >> step * n & ((1 << form.bits) - 1), form)
             zero = "relu" in parts and value.negative and not value.nan
             result |= (0 if zero else encode(value, FORMATS["f16"])) << 16 * n
         return result
+    if case.kind == "scales":
+        halves = operands[::-1] if len(operands) == 2 else (operands[0] & 0xFFFF, operands[0] >> 16)
+        form = FORMATS["f32" if len(operands) == 2 else "bf16"]
+        low, high = (scale(decode(x, form), "rp" in parts, "satfinite" in parts) for x in halves)
+        return low | high << 8
+    if case.kind == "of scales":
+        return sum(_of_scale(operands[0] >> 8 * n & 0xFF) << 16 * n for n in range(2))
     if case.kind == "pack":
         return packed(parts[3], operands)
     return compared(case, parts, operands)
+
+
+def scale(number: Number, up: bool, satfinite: bool) -> int:
+    """A power of two, from 2**-127 (0) to 2**127; 255 is NaN."""
+    if number.nan:
+        return 255
+    size = abs(number.value)
+    fitting = (n for n in range(255) if (size <= power(n - 127) if up else size < power(n - 126)))
+    found = None if number.infinite else next(fitting, None)
+    return found if found is not None else 254 if satfinite else 255
+
+
+def _of_scale(bits: int) -> int:
+    form = FORMATS["bf16"]
+    return encode(Number(nan=True) if bits == 255 else Number(value=power(bits - 127)), form)
 
 
 def packed(to: str, operands: tuple[int, ...]) -> int:
@@ -124,8 +160,11 @@ def compared(case: Case, parts: list[str], operands: tuple[int, ...]) -> int:
 
 
 def operand(draw: random.Random, kind: str) -> int:
-    if kind in ("e4m3x2", "e5m2x2"):
+    if kind == "ue8m0x2":
         return draw.getrandbits(16)
+    if kind in SHORT:
+        values = (draw.getrandbits(FORMATS[kind[:-2]].bits) for _ in range(2))
+        return sum(each << spacing(kind) * n for n, each in enumerate(values))
     if kind in FORMATS and draw.random() < 0.5:  # what an 8-bit float can nearly hold
         form = FORMATS[kind]
         exponent = form.bias + draw.randint(-18, 17)

@@ -119,14 +119,18 @@ def to_float(code: Code, value: str, source: str, to: str, flags: frozenset[str]
 
 
 def eighth(code: Code, value: str, kind: str) -> str:
-    """The float with the value of an 8-bit one (e4m3, e5m2) in the lower bits of an i16."""
+    """The float with the value of one of 8, 6 or 4 bits (e4m3, e5m2, e3m2, e2m3, e2m1) in the lower bits of an i16."""
     if kind == "e5m2":  # the upper half of an f16
         return widen(code, "f16", code.op(f"shl i16 {value}, 8"))
-    body = code.op(f"and i16 {value}, 127")  # a float's exponent and mantissa, 120 too low
-    bits = code.op(f"shl i32 {code.op(f'zext i16 {body} to i32')}, 20")
-    number = code.op(f"fmul float {code.op(f'bitcast i32 {bits} to float')}, 0x4770000000000000")
-    sign = code.op(f"shl i32 {code.op(f'zext i16 {value} to i32')}, 24")
+    form = FORMATS[kind]
+    body = code.op(f"and i16 {value}, {(1 << (form.bits - 1)) - 1}")  # a float's exponent, too low, and mantissa
+    bits = code.op(f"shl i32 {code.op(f'zext i16 {body} to i32')}, {23 - form.mantissa}")
+    scale = f"0x{1023 + 127 - form.bias << 52:016X}"
+    number = code.op(f"fmul float {code.op(f'bitcast i32 {bits} to float')}, {scale}")
+    sign = code.op(f"shl i32 {code.op(f'zext i16 {value} to i32')}, {32 - form.bits}")
     number = intrinsic(code, "copysign", "f32", number, code.op(f"bitcast i32 {sign} to float"))
+    if kind != "e4m3":
+        return number
     nan = code.op(f"icmp eq i16 {body}, 127")
     return code.op(f"select i1 {nan}, float 0x7FF8000000000000, float {number}")
 

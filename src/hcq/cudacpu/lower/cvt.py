@@ -1,22 +1,23 @@
-"""The opcode cvt (PTX ISA 9.7.9.21, 9.7.9.22): one value, two values into a packed one, 8-bit floats, cvt.pack.
+"""The opcode cvt (PTX ISA 9.7.9.21, 9.7.9.22): one value, two into a packed one, floats of 8 bits and fewer, cvt.pack.
 
 What does not live here: how one value is converted (convert.py). Not run, and refused by name: stochastic rounding
-(.rs), 4-bit and 6-bit floats, ue8m0.
+(.rs), ue5m3.
 """
 
 from __future__ import annotations
 
+from hcq.cudacpu.lower.arithmetic import widen
 from hcq.cudacpu.lower.convert import FLOATS, INTEGERS, MODES, WHOLE, eighth, of_integer, to_float, to_integer
 from hcq.cudacpu.lower.emitter import Emitter
 from hcq.cudacpu.lower.floats import HALVES, join, split
 from hcq.cudacpu.lower.helpers import Code, intrinsic
 from hcq.cudacpu.lower.registry import translates
-from hcq.cudacpu.lower.rounding import FORMATS, narrow
+from hcq.cudacpu.lower.rounding import BF16, F32, FORMATS, narrow
 from hcq.cudacpu.lower.types import is_type
-from hcq.cudacpu.ptx.nodes import Instruction, Register
+from hcq.cudacpu.ptx.nodes import Instruction, Operand, Register
 
 FLAGS = frozenset((*MODES, "rna", *WHOLE, "ftz", "sat", "relu", "satfinite"))
-EIGHTS = {"e4m3x2": "e4m3", "e5m2x2": "e5m2"}
+EIGHTS = {"e4m3x2": "e4m3", "e5m2x2": "e5m2", "e3m2x2": "e3m2", "e2m3x2": "e2m3", "e2m1x2": "e2m1"}
 
 
 @translates("cvt")
@@ -36,12 +37,15 @@ def cvt(e: Emitter, instruction: Instruction) -> None:
         destination, high, low = e.operands(instruction, 3)
         halves = [to_float(e, e.read(each, source), source, HALVES[to], flags) for each in (low, high)]
         e.write(destination, join(e, *halves), to)
-    elif to in EIGHTS and source in ("f32", "f16x2"):
+    elif to in EIGHTS and source in ("f32", "f16x2", "bf16x2"):
         to_eights(e, instruction, to, source, flags)
     elif to == "f16x2" and source in EIGHTS:
         destination, a = e.operands(instruction, 2)
-        eights = _bytes(e, e.read(a, source))
-        e.write(destination, join(e, *(_of_eight(e, each, EIGHTS[source], flags) for each in eights)), to)
+        e.write(destination, join(e, *(_of_eight(e, each, EIGHTS[source], flags) for each in _two(e, a, source))), to)
+    elif to == "ue8m0x2" and source in ("f32", "bf16x2"):
+        to_scales(e, instruction, source, flags)
+    elif to == "bf16x2" and source == "ue8m0x2":
+        of_scales(e, instruction)
     elif to in (*INTEGERS, *FLOATS, "tf32") and source in (*INTEGERS, *FLOATS):
         destination, a = e.operands(instruction, 2)
         value = e.read_number(a, source)
@@ -59,30 +63,80 @@ def cvt(e: Emitter, instruction: Instruction) -> None:
 
 
 def to_eights(e: Emitter, instruction: Instruction, to: str, source: str, flags: frozenset[str]) -> None:
-    """Two floats of 8 bits from two f32 (the first one is the upper) or from f16x2."""
-    if source == "f32":
-        destination, high, low = e.operands(instruction, 3)
-        values = [e.read(each, source) for each in (low, high)]
-        kind = "f32"
-    else:
-        destination, a = e.operands(instruction, 2)
-        values, kind = list(split(e, e.read(a, source))), "f16"
+    """Two floats of 8, 6 or 4 bits from two f32 (the first one is the upper) or from f16x2 or bf16x2."""
+    form, mode = FORMATS[EIGHTS[to]], "rz" if "rz" in flags else "rn"
     found = []
-    for each in values:
-        wide = to_float(e, each, kind, "f64", flags & {"relu"})
-        narrowed = narrow(e, wide, FORMATS[EIGHTS[to]], "rn", satfinite=True)
-        found.append(e.op(f"zext i8 {narrowed} to i16"))
-    e.write(destination, e.op(f"or i16 {found[0]}, {e.op(f'shl i16 {found[1]}, 8')}"), to)
+    for each in _sources(e, instruction, source):
+        wide = to_float(e, each, HALVES.get(source, "f32"), "f64", flags & {"relu"})
+        narrowed = narrow(e, wide, form, mode, satfinite=True)
+        found.append(e.op(f"zext i{form.bits} {narrowed} to i16"))
+    _write_two(e, instruction, to, found, _spacing(to))
 
 
-def _bytes(e: Emitter, value: str) -> tuple[str, str]:
-    """The lower and the upper byte of an i16, as i16."""
-    return e.op(f"and i16 {value}, 255"), e.op(f"lshr i16 {value}, 8")
+def _sources(e: Emitter, instruction: Instruction, source: str) -> list[str]:
+    """The two values, the lower one first: floats, or halves as they are."""
+    if source == "f32":
+        _, high, low = e.operands(instruction, 3)
+        return [e.read(each, source) for each in (low, high)]
+    _, a = e.operands(instruction, 2)
+    return list(split(e, e.read(a, source)))
+
+
+def _spacing(kind: str) -> int:
+    """Bits from one value to the next: those of 6 bits have a byte each."""
+    return 4 if kind == "e2m1x2" else 8
+
+
+def _write_two(e: Emitter, instruction: Instruction, to: str, parts: list[str], spacing: int) -> None:
+    both = e.op(f"or i16 {parts[0]}, {e.op(f'shl i16 {parts[1]}, {spacing}')}")
+    if to == "e2m1x2":
+        both = e.op(f"trunc i16 {both} to i8")
+    e.write(instruction.operands[0], both, to)
+
+
+def _two(e: Emitter, operand: Operand, kind: str) -> tuple[str, str]:
+    """The lower and the upper value of two packed ones, each in the lower bits of an i16."""
+    value = e.read(operand, kind)
+    if kind == "e2m1x2":
+        value = e.op(f"zext i8 {value} to i16")
+    spacing = _spacing(kind)
+    return e.op(f"and i16 {value}, {(1 << spacing) - 1}"), e.op(f"lshr i16 {value}, {spacing}")
 
 
 def _of_eight(code: Code, value: str, kind: str, flags: frozenset[str]) -> str:
-    """The f16 (i16) with the value of an 8-bit float in the lower bits of an i16. All are exact."""
+    """The f16 (i16) with the value of a shorter float in the lower bits of an i16. All are exact."""
     return to_float(code, eighth(code, value, kind), "f32", "f16", flags & {"relu"})
+
+
+def to_scales(e: Emitter, instruction: Instruction, source: str, flags: frozenset[str]) -> None:
+    """ue8m0x2: the powers of two next to two magnitudes, towards zero or upwards; the smallest is 2**-127."""
+    found = []
+    for each in _sources(e, instruction, source):
+        number = each if source == "f32" else widen(e, "bf16", each)
+        bits = e.op(f"and i32 {e.op(f'bitcast float {number} to i32')}, {(1 << 31) - 1}")
+        exponent = e.op(f"lshr i32 {bits}, 23")
+        if "rp" in flags:  # half of the least exponent is 2**-127
+            rest = e.op(f"and i32 {bits}, {(1 << 23) - 1}")
+            low = e.op(f"icmp eq i32 {exponent}, 0")
+            bound = e.op(f"select i1 {low}, i32 {1 << 22}, i32 0")
+            above = e.op(f"icmp ugt i32 {rest}, {bound}")
+            exponent = e.op(f"add i32 {exponent}, {e.op(f'zext i1 {above} to i32')}")
+        exponent = intrinsic(e, "umin", "i32", exponent, "254" if "satfinite" in flags else "255")
+        nan = e.op(f"icmp ugt i32 {bits}, {F32.infinity}")
+        exponent = e.op(f"select i1 {nan}, i32 255, i32 {exponent}")
+        found.append(e.op(f"trunc i32 {exponent} to i16"))
+    _write_two(e, instruction, "ue8m0x2", found, 8)
+
+
+def of_scales(e: Emitter, instruction: Instruction) -> None:
+    """bf16x2 of ue8m0x2: powers of two, or NaN."""
+    destination, a = e.operands(instruction, 2)
+    found = []
+    for each in _two(e, a, "ue8m0x2"):
+        nan, least = e.op(f"icmp eq i16 {each}, 255"), e.op(f"icmp eq i16 {each}, 0")
+        half = e.op(f"select i1 {least}, i16 64, i16 {e.op(f'shl i16 {each}, 7')}")
+        found.append(e.op(f"select i1 {nan}, i16 {BF16.nan}, i16 {half}"))
+    e.write(destination, join(e, *found), "bf16x2")
 
 
 def cvt_pack(e: Emitter, instruction: Instruction) -> None:

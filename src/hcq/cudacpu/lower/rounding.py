@@ -33,7 +33,10 @@ F16 = Format("f16", 16, 10, 15, 0x7FFF, 0x1F << 10, (0x1F << 10) - 1)
 BF16 = Format("bf16", 16, 7, 127, 0x7FFF, 0xFF << 7, (0xFF << 7) - 1)
 E5M2 = Format("e5m2", 8, 2, 15, 0x7F, 0x1F << 2, (0x1F << 2) - 1)
 E4M3 = Format("e4m3", 8, 3, 7, 0x7F, 0, 0x7E)
-FORMATS = {each.name: each for each in (F64, F32, TF32, F16, BF16, E5M2, E4M3)}
+E3M2 = Format("e3m2", 6, 2, 3, 0x1F, 0, 0x1F)  # without NaN: the largest number instead
+E2M3 = Format("e2m3", 6, 3, 1, 0x1F, 0, 0x1F)
+E2M1 = Format("e2m1", 4, 1, 1, 0x7, 0, 0x7)
+FORMATS = {each.name: each for each in (F64, F32, TF32, F16, BF16, E5M2, E4M3, E3M2, E2M3, E2M1)}
 
 
 def odd(code: Code, value: str, error: str, ir: str = "double") -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-_SPECIAL = {"pred": 1, "tf32": 32, "e4m3x2": 16, "e5m2x2": 16, "e4m3": 8, "e5m2": 8}
+_SPECIAL = {
+    "pred": 1, "tf32": 32, "e4m3x2": 16, "e5m2x2": 16, "e2m3x2": 16, "e3m2x2": 16, "ue8m0x2": 16, "e2m1x2": 8,
+    "e4m3": 8, "e5m2": 8,
+}  # fmt: skip
 
 
 def _widths() -> dict[str, int]:
