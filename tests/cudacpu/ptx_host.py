@@ -13,6 +13,8 @@ import numpy as np
 
 from hcq.cudacpu import lower, ptx
 from hcq.cudacpu.abi import Op
+from hcq.drivers.cpu import llvm_host
+from hcq.drivers.cpu.llvm_module import Lowering
 
 u8p = ctypes.POINTER(ctypes.c_uint8)
 
@@ -138,6 +140,13 @@ class Loaded:
         )
         self.module = optimised(self.translated.llvm_ir, level)
         self.engine = llvm().create_mcjit_compiler(self.module, machine())
+        self.scratch: dict[str, int] = {}
+        if self.translated.regions:
+            with llvm_host.LOCK, llvm_host.Session(self.translated.regions) as session:
+                lowering = Lowering(session)
+                self.regions = optimised(str(lowering.run()), level)
+                self.scratch = {f.name: f.scratch_group + f.scratch_item * 1024 for f in lowering.functions}
+            self.engine.add_module(self.regions)
         self.engine.finalize_object()
         self.kernels = {each.name: each for each in self.translated.kernels}
 
@@ -170,7 +179,9 @@ class Loaded:
                     one = Block(
                         ctypes.pointer(made), _aligned(shared), (x, y, z), 3, _aligned(local), None,
                     )  # fmt: skip
-                    if kernel.kind == "loop":
+                    if kernel.kind == "regions":
+                        _run_group(entry, one, grid, block, self.scratch[kernel.symbol])
+                    elif kernel.kind == "loop":
                         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(entry)(ctypes.addressof(one))
                     else:
                         _run_threads(entry, one, block, kernel.local)
@@ -178,6 +189,16 @@ class Loaded:
 
 def _aligned(array: np.ndarray) -> int:
     return (array.ctypes.data + 63) & ~63
+
+
+def _run_group(entry: int, block: Block, grid, shape, scratch: int) -> None:
+    """As BlockRun::run_group does: ids and scratch memory, here full of what must not matter."""
+    room = np.full(scratch + 128, 0x55, np.uint8)
+    room[64:].view(np.uint32)[: scratch // 4] = np.arange(scratch // 4) % 5
+    ids = np.array([*block.ctaid, *grid, *shape, 0, 0, 0], np.uint32)
+    ids[10:].view(np.uint64)[0] = _aligned(room)
+    arguments = ctypes.c_void_p(ctypes.addressof(block))
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(entry)(ctypes.addressof(arguments), ids.ctypes.data)
 
 
 # -- threads: the executor ----------------------------------------------------------------------------------------

@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 from ptx_host import Loaded
 
+from hcq.cudacpu import lower
+
 HEAD = ".version 8.7\n.target sm_90\n.address_size 64\n"
+
+
+@pytest.fixture(params=["threads", "regions"], autouse=True)
+def form(request, monkeypatch):
+    """Everything is run as coroutines, and in the form of regions where it has one."""
+    monkeypatch.setattr(f"{__name__}.OPTIONS", lower.Options(regions=request.param == "regions"))
+    return request.param
+
+
+OPTIONS = lower.Options()
 
 
 def kernel(body: str, *, before: str = "", shared: str = "") -> Loaded:
@@ -21,7 +33,8 @@ def kernel(body: str, *, before: str = "", shared: str = "") -> Loaded:
             mad.wide.u32 %o, %t, 4, %o;
             {body}
             ret;
-        }}"""
+        }}""",
+        options=OPTIONS,
     )
 
 
@@ -31,7 +44,7 @@ def result(loaded: Loaded, threads: int = 64, **launch) -> np.ndarray:
     return out
 
 
-def test_a_barrier_lets_threads_read_what_others_wrote_to_shared_memory():
+def test_a_barrier_lets_threads_read_what_others_wrote_to_shared_memory(form):
     loaded = kernel(
         """mov.u32 %r1, s; shl.b32 %r2, %t, 2; add.u32 %r3, %r1, %r2; st.shared.u32 [%r3], %t;
         bar.sync 0;
@@ -39,7 +52,7 @@ def test_a_barrier_lets_threads_read_what_others_wrote_to_shared_memory():
         ld.shared.u32 %r5, [%r4]; st.global.u32 [%o], %r5;""",
         shared=".shared .align 4 .b8 s[256];",
     )
-    assert loaded.kernels["k"].kind == "threads" and loaded.kernels["k"].shared == 256
+    assert loaded.kernels["k"].kind == form and loaded.kernels["k"].shared == 256
     assert (result(loaded) == np.arange(64)[::-1]).all()
 
 
@@ -166,7 +179,7 @@ def test_a_compare_and_swap_that_tries_again_needs_no_turns():
         again: add.u32 %r2, %r1, 1; atom.global.cas.b32 %r3, [%o], %r1, %r2; setp.ne.u32 %p1, %r3, %r1;
         mov.u32 %r1, %r3; @%p1 bra again;"""
     )
-    assert loaded.kernels["k"].kind == "loop"
+    assert loaded.kernels["k"].kind != "threads"
     assert result(loaded)[0] == 64
 
 

@@ -24,7 +24,7 @@ from hcq.cudacpu.ptx.nodes import (
     Vector,
 )
 
-_SUSPENDING = {
+SUSPENDING = {
     "bar", "barrier", "shfl", "vote", "match", "redux", "activemask", "elect", "nanosleep", "mma", "wmma", "ldmatrix",
     "stmatrix", "movmatrix", "mbarrier",
 }  # fmt: skip
@@ -115,8 +115,8 @@ def _own(function: Function, shared: set[str]) -> Facts:
     for each in function.body or []:
         if not isinstance(each, Instruction):
             continue
-        facts.suspends |= each.opcode in _SUSPENDING
-        facts.whole &= each.opcode not in _SUSPENDING or is_whole_barrier(each)
+        facts.suspends |= each.opcode in SUSPENDING
+        facts.whole &= each.opcode not in SUSPENDING or is_whole_barrier(each)
         # Compilers write an exit behind a trap, where nothing comes.
         facts.exits |= each.opcode == "exit" and not (before and before.opcode == "trap" and before.guard is None)
         facts.looks |= _looks(each, written)
@@ -158,7 +158,7 @@ def _goes_back(function: Function) -> bool:
     for each in function.body or []:
         if isinstance(each, Label):
             seen.add(each.name)
-        elif isinstance(each, Instruction) and each.opcode == "bra":
+        elif isinstance(each, Instruction) and each.opcode == "bra" and each.operands:
             target = each.operands[0]
             if isinstance(target, Symbol) and target.name in seen:
                 return True

@@ -17,7 +17,7 @@ _REDUCTIONS = {"popc": 0, "and": 1, "or": 2}
 
 @translates("bar", "barrier")
 def barrier(e: Emitter, i: Instruction) -> None:
-    if e.context.whole:  # there is nothing but whole barriers then
+    if e.context.whole:  # there is nothing but whole barriers then, and those of warps that all reach
         e.do("call void @hcq.barrier()")
     elif i.has("warp"):
         (mask,) = e.operands(i, 1)

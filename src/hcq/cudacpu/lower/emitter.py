@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from hcq.cudacpu.lower.contexts import Context
     from hcq.cudacpu.lower.frames import Frame
     from hcq.cudacpu.lower.kernel_memory import KernelMemory
+    from hcq.cudacpu.lower.lanes import Lanes
     from hcq.cudacpu.lower.module import Unit
 
 
@@ -46,6 +47,7 @@ class Emitter:
         self.frame: Frame | None = None  # the PTX function whose instructions are written now
         self.line = 0
         self.memory: KernelMemory | None = None  # of the kernel that is written
+        self.lanes: Lanes | None = None  # where operations of a warp are done, in the form of regions
         self.group = ""  # metadata that says that accesses of the threads don't depend on each other
         self._slots: list[str] = []
         self._scratch: dict[int, str] = {}

@@ -10,6 +10,7 @@ from hcq.cudacpu.lower.analysis import Facts, facts_of, register_types
 from hcq.cudacpu.lower.emitter import quoted
 from hcq.cudacpu.lower.frames import Place
 from hcq.cudacpu.lower.nans import unsettled
+from hcq.cudacpu.lower.uniform import converged
 from hcq.cudacpu.ptx.errors import PtxError, Unsupported
 from hcq.cudacpu.ptx.nodes import Function, Module
 
@@ -93,6 +94,7 @@ class Unit:
         self.regions = regions  # whether it is the module of the kernels that become regions
         self.facts: dict[str, Facts] = facts_of(module)
         self.functions: dict[str, Function] = {f.name: f for f in module.functions}
+        self._meeting: dict[str, bool] = {}
         self._types: dict[str, dict[str, str]] = {}
         self._unsettled: dict[str, frozenset[str]] = {}
         self._declarations: dict[str, None] = {}
@@ -104,9 +106,16 @@ class Unit:
         """How a kernel is called (abi.hpp)."""
         facts = self.facts[function.name]
         if facts.suspends:
-            return "regions" if facts.whole and self.options.regions else "threads"
+            return "regions" if self.options.regions and (facts.whole or self._converged(function)) else "threads"
         # Where threads go round loops, these may go round together, with a vector of threads in each step.
         return "regions" if facts.loops and self.options.regions else "loop"
+
+    def _converged(self, function: Function) -> bool:
+        facts = self.facts[function.name]
+        if function.name not in self._meeting:
+            others = any(self.facts[name].suspends for name in facts.calls if name in self.facts)
+            self._meeting[function.name] = not others and not facts.yields and converged(function)
+        return self._meeting[function.name]
 
     def translate(self) -> Translated:
         """Write everything. Raises PtxError and Unsupported, with the line."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hcq.cudacpu.abi import Op, Thread
 from hcq.cudacpu.lower.memory import type_of
 from hcq.cudacpu.lower.registry import translates
-from hcq.cudacpu.lower.types import width
+from hcq.cudacpu.lower.types import llvm, width
 from hcq.cudacpu.ptx.nodes import Instruction, Operand, Pair
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ _ALL = "-1"  # the members of what has no .sync: whoever is there
 def shfl(e: Emitter, i: Instruction) -> None:
     d, a, b, c, *mask = e.operands(i, 4, 5)
     mode = _named(e, i, _MODES)
+    if e.lanes is not None:
+        found, within = e.lanes.shuffle(e.read(a, "b32"), e.read(b, "b32"), e.read(c, "b32"), mode)
+        _write(e, d, found, "b32", within)
+        return
     value = e.op(f"zext i32 {e.read(a, 'b32')} to i64")
     lane = e.op(f"zext i32 {e.read(b, 'b32')} to i64")
     clamp = e.op(f"zext i32 {e.read(c, 'b32')} to i64")
@@ -37,6 +41,15 @@ def shfl(e: Emitter, i: Instruction) -> None:
 def vote(e: Emitter, i: Instruction) -> None:
     d, a, *mask = e.operands(i, 2, 3)
     mode = _named(e, i, _VOTES)
+    if e.lanes is not None:
+        members, yes = e.lanes.vote(e.read(a, "pred"), _mask(e, mask))
+        if mode == _VOTES["ballot"]:
+            e.write(d, yes, "b32")
+            return
+        all_, none = e.op(f"icmp eq i32 {yes}, {members}"), e.op(f"icmp eq i32 {yes}, 0")
+        either = e.op(f"or i1 {all_}, {none}")
+        e.write(d, (all_, e.op(f"xor i1 {none}, true"), either)[mode], "pred")
+        return
     value = e.op(f"zext i1 {e.read(a, 'pred')} to i64")
     e.suspend(Op.vote, *_operands(value, str(mode)), mask=_mask(e, mask))
     if mode == _VOTES["ballot"]:
@@ -50,6 +63,14 @@ def match(e: Emitter, i: Instruction) -> None:
     d, a, mask = e.operands(i, 3)
     type = type_of(e, i)
     value = e.read(a, f"b{width(type)}")
+    if e.lanes is not None:
+        members, same = e.lanes.same(llvm(f"b{width(type)}"), value, e.read(mask, "b32"))
+        if i.has("all"):
+            every = e.op(f"icmp eq i32 {same}, {members}")
+            _write(e, d, e.op(f"select i1 {every}, i32 {same}, i32 0"), "b32", every)
+        else:
+            _write(e, d, same, "b32")
+        return
     if width(type) == 32:
         value = e.op(f"zext i32 {value} to i64")
     e.suspend(Op.match, *_operands(value, "1" if i.has("all") else "0"), mask=e.read(mask, "b32"))
@@ -63,9 +84,15 @@ def redux(e: Emitter, i: Instruction) -> None:
     kind = next((n for (name, of), n in _REDUX.items() if i.has(name) and of in ("", type)), None)
     if kind is None:
         e.wrong(f"{i.name} names no reduction of {type}")
-    value = e.op(f"zext i32 {e.read(a, type)} to i64")
-    e.suspend(Op.redux, *_operands(value, str(kind)), mask=e.read(mask, "b32"))
-    e.write(d, e.op(f"trunc i64 {e.answer()} to i32"), type)
+    e.write(d, _reduced(e, kind, e.read(a, type), e.read(mask, "b32")), type)
+
+
+def _reduced(e: Emitter, kind: int, value: str, mask: str) -> str:
+    if e.lanes is not None:
+        return e.lanes.reduce(kind, value, mask)
+    wide = e.op(f"zext i32 {value} to i64")
+    e.suspend(Op.redux, *_operands(wide, str(kind)), mask=mask)
+    return e.op(f"trunc i64 {e.answer()} to i32")
 
 
 @translates("redux", types=("f32",))
@@ -80,9 +107,7 @@ def redux_f32(e: Emitter, i: Instruction) -> None:
     key = _ordered(e, bits)
     end = -(1 << 31) if least == i.has("NaN") else (1 << 31) - 1
     key = e.op(f"select i1 {nan}, i32 {end}, i32 {key}")
-    wide = e.op(f"zext i32 {key} to i64")
-    e.suspend(Op.redux, *_operands(wide, str(_REDUX["min" if least else "max", "s32"])), mask=e.read(mask, "b32"))
-    result = e.op(f"trunc i64 {e.answer()} to i32")
+    result = _reduced(e, _REDUX["min" if least else "max", "s32"], key, e.read(mask, "b32"))
     none = e.op(f"icmp eq i32 {result}, {end}")
     e.write(d, e.op(f"select i1 {none}, i32 2147483647, i32 {_ordered(e, result)}"), "b32")
 
@@ -96,6 +121,9 @@ def _ordered(e: Emitter, bits: str) -> str:
 @translates("activemask")
 def activemask(e: Emitter, i: Instruction) -> None:
     (d,) = e.operands(i, 1)
+    if e.lanes is not None:
+        e.write(d, e.lanes.vote("true", _ALL)[1], "b32")
+        return
     e.suspend(Op.active_mask)
     e.write(d, e.op(f"trunc i64 {e.answer()} to i32"), "b32")
 
@@ -105,7 +133,10 @@ def elect(e: Emitter, i: Instruction) -> None:
     """The lowest lane of the mask leads."""
     d, mask = e.operands(i, 2)
     members = e.read(mask, "b32")
-    e.suspend(Op.warp_sync, mask=members)
+    if e.lanes is not None:
+        e.do("call void @hcq.barrier()")
+    else:
+        e.suspend(Op.warp_sync, mask=members)
     leader = e.intrinsic("llvm.cttz.i32", "i32", ("i32", members), ("i1", "false"))
     lane = e.op(f"and i32 {e.context.linear(e)}, 31")
     if not isinstance(d, Pair):
@@ -129,10 +160,10 @@ def _mask(e: Emitter, mask: list[Operand]) -> str:
     return e.read(mask[0], "b32") if mask else _ALL
 
 
-def _write(e: Emitter, d: Operand, value: str, type: str) -> None:
-    """Set d, and p of d|p."""
+def _write(e: Emitter, d: Operand, value: str, type: str, second: str = "") -> None:
+    """Set d, and p of d|p: to `second`, or what the executor answered."""
     if isinstance(d, Pair):
         e.write(d.first, value, type)
-        e.write(d.second, e.op(f"icmp ne i64 {e.answer(1)}, 0"), "pred")
+        e.write(d.second, second or e.op(f"icmp ne i64 {e.answer(1)}, 0"), "pred")
     else:
         e.write(d, value, type)

@@ -1,0 +1,142 @@
+"""Operations of a warp in the form of regions: each thread gives its value to an array of the block, a barrier, and
+what was given is read. So the loops over threads on both sides of it become vectors.
+
+There are two arrays of a kind, used in turn: what one operation reads is not written by the next before the barrier
+after. Who takes part is told by the operation's number beside the value; it is the same for all threads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hcq.cudacpu.lower.emitter import Emitter
+
+_THREADS = 1024  # of a block at most
+_IDENTITY = {0: "0", 1: "2147483647", 2: "-2147483648", 3: "-1", 4: "0", 5: "-1", 6: "0", 7: "0"}
+_REDUCE = ("add", "smin", "smax", "umin", "umax", "and", "or", "xor")  # by the numbers of Op.redux
+
+
+class Lanes:
+    """Of one kernel. Its slots hold the number of the next operation."""
+
+    def __init__(self, e: Emitter) -> None:
+        self._number = e.slot("i32", name="lanes")
+        self._e = e
+
+    def begin(self, told: bool) -> None:
+        """Write what a kernel begins with; `told`: it has operations that ask who takes part."""
+        e = self._e
+        e.do(f"store i32 1, ptr {self._number}")
+        for number in ("0", "1") if told else ():
+            at = _at(e, "i32", self._array("lanes.told", "i32", number), e.context.linear(e))
+            e.do(f"store i32 0, ptr addrspace(3) {at}, align 4")
+
+    def shuffle(self, value: str, lane: str, clamp: str, mode: int) -> tuple[str, str]:
+        """Value of 32 bits and predicate of shfl, whose operands have 32 bits."""
+        e = self._e
+        row = self._row("i32", value)
+        own = self._lane()
+        offset, limit = e.op(f"and i32 {lane}, 31"), e.op(f"and i32 {clamp}, 31")
+        segment = e.op(f"and i32 {e.op(f'lshr i32 {clamp}, 8')}, 31")
+        outside = e.op(f"xor i32 {segment}, 31")
+        least = e.op(f"and i32 {own}, {segment}")
+        most = e.op(f"or i32 {least}, {e.op(f'and i32 {limit}, {outside}')}")
+        if mode == 3:
+            source = e.op(f"or i32 {least}, {e.op(f'and i32 {offset}, {outside}')}")
+        else:
+            source = e.op(f"{('sub', 'add', 'xor')[mode]} i32 {own}, {offset}")
+        within = e.op(f"icmp {'sge' if mode == 0 else 'sle'} i32 {source}, {most}")
+        chosen = e.op(f"select i1 {within}, i32 {source}, i32 {own}")
+        at = e.op(f"getelementptr i32, ptr addrspace(3) {row}, i32 {chosen}")
+        return e.op(f"load i32, ptr addrspace(3) {at}, align 4"), within
+
+    def vote(self, predicate: str, mask: str) -> tuple[str, str]:
+        """Those who take part, and those of them whose predicate holds."""
+        e = self._e
+        members, row = self._given("i32", e.op(f"zext i1 {predicate} to i32"), mask)
+        yes = self._bits(e.op(f"trunc <32 x i32> {self._all('i32', row)} to <32 x i1>"))
+        return members, e.op(f"and i32 {yes}, {members}")
+
+    def same(self, type: str, value: str, mask: str) -> tuple[str, str]:
+        """Those who take part, and those of them who gave the same value."""
+        e = self._e
+        members, row = self._given(type, value, mask)
+        wide = self._splat(type, value)
+        same = self._bits(e.op(f"icmp eq <32 x {type}> {self._all(type, row)}, {wide}"))
+        return members, e.op(f"and i32 {same}, {members}")
+
+    def reduce(self, kind: int, value: str, mask: str) -> str:
+        """What redux gives of values of 32 bits."""
+        e = self._e
+        members, row = self._given("i32", value, mask)
+        chosen = e.op(
+            f"select <32 x i1> {e.op(f'bitcast i32 {members} to <32 x i1>')}, <32 x i32> {self._all('i32', row)},"
+            f" <32 x i32> {_splat('i32', _IDENTITY[kind])}"
+        )
+        return e.intrinsic(f"llvm.vector.reduce.{_REDUCE[kind]}.v32i32", "i32", ("<32 x i32>", chosen))
+
+    # -- arrays ---------------------------------------------------------------------------------------------------
+
+    def _row(self, type: str, value: str) -> str:
+        """Give a value; after the barrier, where the warp's first lane's is."""
+        e = self._e
+        number = e.op(f"load i32, ptr {self._number}")
+        first = self._array(f"lanes.{type}", type, number)
+        linear = e.context.linear(e)
+        e.do(f"store {type} {value}, ptr addrspace(3) {_at(e, type, first, linear)}, align {int(type[1:]) // 8}")
+        e.do("call void @hcq.barrier()")
+        e.do(f"store i32 {e.op(f'add i32 {number}, 1')}, ptr {self._number}")
+        return _at(e, type, first, e.op(f"and i32 {e.context.linear(e)}, -32"))
+
+    def _given(self, type: str, value: str, mask: str) -> tuple[str, str]:
+        """Who takes part, and the warp's row of values."""
+        e = self._e
+        number = e.op(f"load i32, ptr {self._number}")
+        told = self._array("lanes.told", "i32", number)
+        e.do(f"store i32 {number}, ptr addrspace(3) {_at(e, 'i32', told, e.context.linear(e))}, align 4")
+        row = self._row(type, value)
+        numbers = self._all("i32", _at(e, "i32", told, e.op(f"and i32 {e.context.linear(e)}, -32")))
+        return self._members(numbers, number, mask), row
+
+    def _array(self, name: str, type: str, number: str) -> str:
+        e = self._e
+        e.unit.helper(name, f"@{name} = internal addrspace(3) global [{2 * _THREADS} x {type}] undef, align 64")
+        half = e.op(f"mul i32 {e.op(f'and i32 {number}, 1')}, {_THREADS}")
+        return e.op(f"getelementptr {type}, ptr addrspace(3) @{name}, i32 {half}")
+
+    def _all(self, type: str, row: str) -> str:
+        align = 4 if type == "i32" else 8
+        return self._e.op(f"load <32 x {type}>, ptr addrspace(3) {row}, align {align}")
+
+    def _members(self, numbers: str, number: str, mask: str) -> str:
+        """Lanes that exist, gave something to this operation, and that the mask names; the thread itself always."""
+        e = self._e
+        here = self._bits(e.op(f"icmp eq <32 x i32> {numbers}, {self._splat('i32', number)}"))
+        first = e.op(f"and i32 {e.context.linear(e)}, -32")
+        left = e.op(f"sub i32 {e.context.threads(e)}, {first}")
+        short = e.op(f"icmp ult i32 {left}, 32")
+        rest = e.op(f"and i32 {left}, 31")
+        some = e.op(f"sub i32 {e.op(f'shl i32 1, {rest}')}, 1")
+        existing = e.op(f"select i1 {short}, i32 {some}, i32 -1")
+        members = e.op(f"and i32 {here}, {e.op(f'and i32 {existing}, {mask}')}")
+        return e.op(f"or i32 {members}, {e.op(f'shl i32 1, {self._lane()}')}")
+
+    def _lane(self) -> str:
+        return self._e.op(f"and i32 {self._e.context.linear(self._e)}, 31")
+
+    def _bits(self, flags: str) -> str:
+        return self._e.op(f"bitcast <32 x i1> {flags} to i32")
+
+    def _splat(self, type: str, value: str) -> str:
+        e = self._e
+        one = e.op(f"insertelement <32 x {type}> poison, {type} {value}, i32 0")
+        return e.op(f"shufflevector <32 x {type}> {one}, <32 x {type}> poison, <32 x i32> zeroinitializer")
+
+
+def _at(e: Emitter, type: str, first: str, index: str) -> str:
+    return e.op(f"getelementptr {type}, ptr addrspace(3) {first}, i32 {index}")
+
+
+def _splat(type: str, value: str) -> str:
+    return f"splat ({type} {value})"
