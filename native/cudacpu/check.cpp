@@ -242,11 +242,13 @@ void Check::touch(Cell& cell, uint32_t thread, uint64_t address, bool write, con
     cell.writer = static_cast<uint16_t>(thread);
     return;
   }
-  int slot = cell.read[0] && cell.reader[0] != thread ? 1 : 0;
-  if (slot == 1 && cell.read[1] && cell.reader[1] != thread) {
-    cell.read[0] = cell.read[1];
-    cell.reader[0] = cell.reader[1];
-  }
+  // A read that is known to have come before this one needs no trace beside it. Of others, one of another warp stays:
+  // what orders the rest of a warp with a writer doesn't order that one.
+  auto known = [&](int i) {
+    return !cell.read[i] || cell.reader[i] == thread || before(cell.reader[i], cell.read[i], thread);
+  };
+  auto warp = [&](int i) { return cell.reader[i] / 32u; };
+  int slot = known(0) ? 0 : known(1) ? 1 : warp(0) == thread / 32 && warp(1) != thread / 32 ? 0 : 1;
   cell.read[slot] = own_[thread];
   cell.reader[slot] = static_cast<uint16_t>(thread);
 }

@@ -1,6 +1,6 @@
-"""Launches kernels of check_kernels.ptx on hcq.cudacpu; tells what became of each, as JSON: (result, log, memory).
+"""Launches kernels of a file of PTX on hcq.cudacpu; tells what became of each, as JSON: (result, log, memory).
 
-Run in a process of its own, with HCQ_CUDACPU_CHECK=1 for the checks: `python check_run.py` reads a list of
+Run in a process of its own, with HCQ_CUDACPU_CHECK=1 for the checks: `python check_run.py FILE` reads a list of
 [kernel, threads, dynamic shared memory, more] from standard input. Every kernel gets the address of 256 bytes of
 memory (zeros), and with `freed` that of memory that was freed. Errors stay until the context is reset, as here.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import hcq.cudacpu
 
-PTX = Path(__file__).with_name("check_kernels.ptx")
+PTX = Path(sys.argv[1])
 
 
 def main():

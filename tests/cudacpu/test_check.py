@@ -5,6 +5,7 @@ What does not live here: kernels of the kinds people write under the checks (tes
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -50,9 +51,9 @@ RIGHT = {
 }
 
 
-def run(cases, **more):
+def run(cases, file=HERE / "check_kernels.ptx", **more):
     done = subprocess.run(
-        [sys.executable, HERE / "check_run.py"],
+        [sys.executable, HERE / "check_run.py", file],
         input=json.dumps(cases),
         capture_output=True,
         text=True,
@@ -105,3 +106,97 @@ def test_without_the_checks_a_race_is_not_looked_for():
     case = ("race_in_global_memory", 40, 0, "")
     ((result, said, _),) = run([case], HCQ_CUDACPU_CHECK="0")
     assert (result, said) == (0, "")
+
+
+# -- races of programs made at random, against what barriers promise --------------------------------------------------
+
+THREADS, WORDS, PROGRAMS = 96, 7, 40
+
+
+def program(choose):
+    """Steps that all threads take: a barrier of the block, one of the warps, or an access: (write, first, end, a, b),
+    by threads first to end, of word (a * thread + b) % WORDS."""
+    steps = []
+    for _ in range(choose.randint(2, 7)):
+        kind = choose.random()
+        if kind < 0.3:
+            steps.append("bar.sync 0")
+        elif kind < 0.5:
+            steps.append("bar.warp.sync 0xffffffff")
+        else:
+            few = choose.random() < 0.6
+            first = choose.randrange(THREADS)
+            end = first + choose.randint(1, 3) if few else THREADS
+            a = choose.choice((0, 0, 1, 2))
+            steps.append(
+                (choose.random() < 0.5, 0 if not few else first, min(end, THREADS), a, choose.randrange(WORDS))
+            )
+    return steps
+
+
+def races(steps):
+    """Whether two threads touch a word, one of them writing, with no barrier of both between."""
+    seen = []  # (thread, word, write, barriers of the block before, barriers of the warps before)
+    whole = warps = 0
+    for step in steps:
+        if isinstance(step, str):
+            whole, warps = whole + (step == "bar.sync 0"), warps + 1
+            continue
+        write, first, end, a, b = step
+        for thread in range(first, end):
+            now = thread, (a * thread + b) % WORDS, write, whole, warps
+            for other, word, wrote, whole_then, warps_then in seen:
+                ordered = whole_then < whole or (warps_then < warps and other // 32 == thread // 32)
+                if word == now[1] and other != thread and (write or wrote) and not ordered:
+                    return True
+            seen.append(now)
+    return False
+
+
+def text_of(name, steps):
+    lines = []
+    for step in steps:
+        if isinstance(step, str):
+            lines.append(f"  {step};")
+            continue
+        write, first, end, a, b = step
+        access = "st.shared.u32 [%at], %t;" if write else "ld.shared.u32 %got, [%at];"
+        lines += [
+            f"  setp.ge.u32 %p, %t, {first};",
+            f"  setp.lt.and.u32 %p, %t, {end}, %p;",
+            f"  mad.lo.u32 %at, %t, {a}, {b};",
+            f"  rem.u32 %at, %at, {WORDS};",
+            "  shl.b32 %at, %at, 2;",
+            "  add.u32 %at, %at, %base;",
+            f"  @%p {access}",
+        ]
+    return f"""
+.visible .entry {name}(.param .u64 p) {{
+  .reg .b32 %t, %at, %got, %base; .reg .pred %p;
+  mov.u32 %t, %tid.x;
+  mov.u32 %base, dynamic;
+  setp.lt.u32 %p, %t, {WORDS};
+  mad.lo.u32 %at, %t, 4, %base;
+  @%p st.shared.u32 [%at], %t;
+  bar.sync 0;
+{chr(10).join(lines)}
+  ret;
+}}
+"""
+
+
+def test_a_race_is_found_where_there_is_one_and_nowhere_else(tmp_path):
+    choose = random.Random(1)
+    programs = {f"k{n}": program(choose) for n in range(PROGRAMS)}
+    # All read; what the writer's own warp reads later must not hide that the others did.
+    warp, all_read = "bar.warp.sync 0xffffffff", (False, 0, THREADS, 0, 0)
+    programs["hidden"] = [all_read, warp, (False, 1, 3, 0, 0), warp, (True, 0, 1, 0, 0)]
+    file = tmp_path / "random.ptx"
+    head = ".version 7.0\n.target sm_70\n.address_size 64\n.extern .shared .align 16 .b8 dynamic[];\n"
+    file.write_text(head + "".join(text_of(*each) for each in programs.items()))
+    expected = {name: races(steps) for name, steps in programs.items()}
+    assert 10 < sum(expected.values()) < PROGRAMS - 10
+    got = run([(name, THREADS, 4 * WORDS, "") for name in programs], file, HCQ_CUDACPU_CHECK="1")
+    for (name, steps), (result, said, _) in zip(programs.items(), got, strict=True):
+        assert (result == FAILED and "a race" in said) == expected[name], f"{steps}\n{said}"
+        assert result in (0, FAILED), said
