@@ -7,6 +7,7 @@ import pytest
 
 THREADS = inside.Checks("executor_checks.py")
 TIERS = inside.Checks("tier_checks.py")
+RANDOM = inside.Checks("random_tier_checks.py")
 
 
 @pytest.mark.parametrize("name", THREADS.names)
@@ -17,3 +18,8 @@ def test_threads(name):
 @pytest.mark.parametrize("name", TIERS.names)
 def test_regions_do_what_coroutines_do(name):
     TIERS.passed(name)
+
+
+@pytest.mark.parametrize("name", RANDOM.names)
+def test_regions_do_what_coroutines_do_by_chance(name):
+    RANDOM.passed(name)

@@ -63,8 +63,8 @@ class PtxCompiler(Compiler):
             try:
                 regions, scratch = _regions(translated.regions)
                 objects.append(regions)
-            except CompileError as error:  # every kernel can be a coroutine
-                logger.info("hcq.cudacpu: not in regions: %s", error.message)
+            except Exception as error:  # whatever the lowering stumbled over: every kernel can be a coroutine
+                logger.warning("hcq.cudacpu: a module runs as coroutines, for in regions: %s", error)
                 translated = lower.translate(module, replace(options, regions=False))
                 objects = [_object(translated.llvm_ir)]
         return pack(_image(module, translated, objects, scratch))
