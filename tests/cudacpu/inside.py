@@ -16,14 +16,14 @@ from functools import cached_property
 from pathlib import Path
 
 HERE = Path(__file__).parent
-_SECONDS = 120
 
 
 class Checks:
     """The checks of a file beside this one, with what came of each."""
 
-    def __init__(self, file: str, **environment: str) -> None:
+    def __init__(self, file: str, seconds: float = 120, **environment: str) -> None:
         self._file = HERE / file
+        self._seconds = seconds
         self._environment = environment
         tree = ast.parse(self._file.read_text())
         found = [f.name for f in tree.body if isinstance(f, ast.FunctionDef) and f.name.startswith("check_")]
@@ -34,7 +34,7 @@ class Checks:
         path = os.pathsep.join(filter(None, [str(HERE), *sys.path]))
         environment = {**os.environ, "PYTHONPATH": path, **self._environment}
         command = [sys.executable, "-m", "hcq.cudacpu", str(HERE / "inside.py"), str(self._file)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_SECONDS)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=self._seconds)
         outcome: dict[str, str | None] = {}
         for line in done.stdout.splitlines():
             if line.startswith("{"):

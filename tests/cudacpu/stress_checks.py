@@ -106,8 +106,15 @@ def check_modules_are_loaded_run_and_unloaded():
     assert memory[0] == ROUNDS + max(ROUNDS // 10, 20)
 
 
+def is_open() -> bool:
+    flags, active = ctypes.c_uint(), ctypes.c_int()
+    cuda.cuDevicePrimaryCtxGetState(0, ctypes.byref(flags), ctypes.byref(active))
+    return active.value == 1
+
+
 def check_devices_are_opened_and_closed():
-    cuda.cuDevicePrimaryCtxRelease_v2(0)  # of the check's own beginning: the last user closes it
+    while is_open():  # the checks before had it open too, and the last user closes it
+        cuda.cuDevicePrimaryCtxRelease_v2(0)
 
     def body():
         context = out(Pointer, cuda.cuDevicePrimaryCtxRetain, 0)
@@ -120,6 +127,7 @@ def check_devices_are_opened_and_closed():
 
     def measured():
         body()
+        assert not is_open()
         cuda.cuCtxSetCurrent(out(Pointer, cuda.cuDevicePrimaryCtxRetain, 0))  # device_memory() asks in one
 
     def between():

@@ -6,7 +6,7 @@ import inside
 import pytest
 
 STRESS = inside.Checks("stress_checks.py", STRESS_ROUNDS="100")
-MORE = inside.Checks("stress_checks.py", STRESS_ROUNDS="10000")
+MORE = inside.Checks("stress_checks.py", 1500, STRESS_ROUNDS="10000")
 
 
 @pytest.mark.parametrize("name", STRESS.names)
@@ -15,6 +15,7 @@ def test_stress(name):
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(1600)
 @pytest.mark.parametrize("name", MORE.names)
 def test_stress_of_ten_thousand_rounds(name):
     MORE.passed(name)
