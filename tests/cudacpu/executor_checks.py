@@ -9,8 +9,14 @@ import threading
 
 import numpy as np
 from driver import CudaError, cuda, fresh, kernel, launch, refused, run
+from tier_checks import compiled
+
+from hcq.cudacpu import loading
 
 LANES = np.arange(32)
+if os.environ.get("HCQ_TEST_CUDACPU_REGIONS") == "0":  # what could be in regions is a coroutine as well
+    LOADER = loading.Loader(cuda.raw, compiled(regions=False))
+    LOADER.install()
 START = """
   .reg .pred %p<9>; .reg .b16 %h<5>; .reg .b32 %r<30>; .reg .b64 %d<12>; .reg .f32 %f<4>;
   ld.param.u64 %d1, [to];

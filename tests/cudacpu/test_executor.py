@@ -6,6 +6,7 @@ import inside
 import pytest
 
 THREADS = inside.Checks("executor_checks.py")
+COROUTINES = inside.Checks("executor_checks.py", HCQ_TEST_CUDACPU_REGIONS="0")
 TIERS = inside.Checks("tier_checks.py")
 RANDOM = inside.Checks("random_tier_checks.py")
 
@@ -13,6 +14,11 @@ RANDOM = inside.Checks("random_tier_checks.py")
 @pytest.mark.parametrize("name", THREADS.names)
 def test_threads(name):
     THREADS.passed(name)
+
+
+@pytest.mark.parametrize("name", COROUTINES.names)
+def test_threads_that_are_coroutines(name):
+    COROUTINES.passed(name)
 
 
 @pytest.mark.parametrize("name", TIERS.names)
