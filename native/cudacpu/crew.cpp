@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "threads.hpp"
+
 namespace cudacpu {
 
 namespace {
@@ -34,11 +36,7 @@ class Crew {
     work_.push_back(&work);
     uint32_t wanted = std::min(work.most_helpers, cores() - 1);
     while (threads_ < wanted) {
-      try {
-        std::thread([this] { run(); }).detach();
-      } catch (const std::system_error&) {
-        break;  // no more threads: the caller does what is left
-      }
+      if (!start_thread("cuda-block", [this] { run(); })) break;  // the caller does what is left
       ++threads_;
     }
     come_.notify_all();

@@ -1,7 +1,6 @@
 // Devices and their attributes. What does not live here: primary contexts' entries (context.cpp).
 #include "device.hpp"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "arena.hpp"
 #include "context.hpp"
+#include "crew.hpp"
 #include "entry.hpp"
 #include "log.hpp"
 #include "memory.hpp"
@@ -40,11 +40,6 @@ const Generation& generation(int capability) {
     if (one.capability <= capability) best = &one;
   }
   return *best;
-}
-
-int cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 CUresult wrong(const char* name, const char* value, const char* expected) {
@@ -173,7 +168,7 @@ bool Device::attribute(CUdevice_attribute which, int* value) const {
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
       return *value = made.blocks, true;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      return *value = cores(), true;
+      return *value = static_cast<int>(cores()), true;
     case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO:
       return *value = made.single_to_double, true;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "capture.hpp"
 #include "handle.hpp"
 
 namespace cudacpu {
@@ -44,6 +45,16 @@ CUresult find(CUevent handle, std::shared_ptr<Event>* out) {
   *out = handles<Event>().share(handle);
   return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
+
+// A context's events end with it.
+const bool hooked = [] {
+  reset_hooks().push_back([](Context& context) {
+    for (const auto& event : handles<Event>().remove_if([&](Event& one) { return &one.context == &context; })) {
+      uncapture_event(*event);
+    }
+  });
+  return true;
+}();
 
 }  // namespace
 

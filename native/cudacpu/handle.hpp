@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace cudacpu {
 
@@ -41,13 +42,22 @@ class Handles {
   // Ends the handle and hands out the object; null when it was none.
   std::shared_ptr<T> remove(void* handle) {
     if (!find(handle)) return nullptr;
+    std::lock_guard<std::mutex> hold(lock_);
     auto* slot = static_cast<Slot*>(handle);
     // Of two threads that end one handle, one gets the object.
-    if (slot->magic.exchange(0, std::memory_order_acq_rel) != magic_) return nullptr;
-    std::shared_ptr<T> object = std::move(slot->object);
+    return slot->magic.load(std::memory_order_relaxed) == magic_ ? end(*slot) : nullptr;  // the lock orders it
+  }
+
+  // Ends the handles of all objects that `wanted(object)` is true of, and hands them out.
+  template <class F>
+  std::vector<std::shared_ptr<T>> remove_if(F&& wanted) {
+    std::vector<std::shared_ptr<T>> ended;
     std::lock_guard<std::mutex> hold(lock_);
-    free_.push_back(slot);
-    return object;
+    for (Slot& slot : slots_) {
+      bool live = slot.magic.load(std::memory_order_relaxed) == magic_;  // the lock orders it
+      if (live && wanted(*slot.object)) ended.push_back(end(slot));
+    }
+    return ended;
   }
 
  private:
@@ -55,6 +65,12 @@ class Handles {
     std::atomic<const void*> magic{nullptr};
     std::shared_ptr<T> object;
   };
+
+  std::shared_ptr<T> end(Slot& slot) {
+    slot.magic.store(nullptr, std::memory_order_relaxed);  // who still finds it has no right to
+    free_.push_back(&slot);
+    return std::move(slot.object);
+  }
 
   const void* magic_ = this;  // tells kinds apart
   std::mutex lock_;           // guards slots_ and free_; nothing is called under it

@@ -6,12 +6,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <thread>
 
 #include "capture.hpp"
 #include "entry.hpp"
 #include "handle.hpp"
 #include "pool.hpp"
+#include "threads.hpp"
 
 namespace cudacpu {
 
@@ -23,6 +23,7 @@ using StreamPtr = std::shared_ptr<Stream>;
 using Lock = std::unique_lock<std::mutex>;
 
 constexpr size_t most_threads = 128;  // streams that run at once, as on a GPU; the rest waits its turn
+constexpr auto longest_idle = std::chrono::seconds(1);  // of a thread: then it ends
 constexpr auto shortest_nap = std::chrono::microseconds(20), longest_nap = std::chrono::microseconds(1000);
 
 // One for all devices. Its lock guards every stream's queue and Context::streams; it is held for moments, and nothing
@@ -61,9 +62,8 @@ void work_loop();
 void call_thread(Scheduler& all) {
   if (all.idle) {
     all.work.notify_one();
-  } else if (all.threads < most_threads) {
-    all.threads++;
-    std::thread(work_loop).detach();  // it ends with the process: it may stand in a kernel that doesn't end
+  } else if (all.threads < most_threads && start_thread("cuda-stream", work_loop)) {
+    all.threads++;  // it counts before it runs: the lock is held here
   }
 }
 
@@ -137,7 +137,12 @@ void work_loop() {
     if (all.ready.empty()) {
       all.idle++;
       if (all.parked.empty()) {
-        all.work.wait(hold);
+        bool bored = all.work.wait_for(hold, longest_idle) == std::cv_status::timeout;
+        if (bored && all.ready.empty() && all.parked.empty()) {
+          all.idle--;
+          all.threads--;
+          return;
+        }
       } else if (all.work.wait_for(hold, all.nap) == std::cv_status::timeout) {
         // A memory word that a stream waits for may have been written by anybody, who tells nobody.
         auto next = std::min(all.nap * 2, longest_nap);

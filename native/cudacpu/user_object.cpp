@@ -6,10 +6,10 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <thread>
 
 #include "entry.hpp"
 #include "handle.hpp"
+#include "threads.hpp"
 
 namespace cudacpu {
 
@@ -29,10 +29,7 @@ class Destroyer {
   void add(CUhostFn destroy, void* data) {
     std::lock_guard<std::mutex> hold(lock_);
     waiting_.emplace_back(destroy, data);
-    if (!started_) {
-      std::thread([this] { run(); }).detach();
-      started_ = true;
-    }
+    if (!started_) started_ = start_thread("cuda-objects", [this] { run(); });
     more_.notify_one();
   }
 

@@ -57,7 +57,8 @@ def out(kind: Any, call: Any, *arguments: Any) -> Any:
 def fresh() -> None:
     """The device 0 as new, and its context current."""
     cuda.cuInit(0)
-    cuda.raw.cuDevicePrimaryCtxReset_v2(0)
+    while not cuda.raw.cuDevicePrimaryCtxRelease_v2(0):  # until the last of those before has let go of it
+        pass
     context = out(ctypes.c_void_p, cuda.cuDevicePrimaryCtxRetain, 0)
     cuda.cuCtxSetCurrent(context)
 

@@ -3,6 +3,8 @@
 import ctypes
 import os
 import threading
+import time
+from pathlib import Path
 
 import numpy as np
 from driver import HEAD, cuda, kernel, launch, out, refused
@@ -33,6 +35,11 @@ def words(count=4):
 
 def fill(array, value, on):
     cuda.cuMemsetD32Async(U64(array.ctypes.data), value, SIZE(array.size), on)
+
+
+def names():
+    """Of this process's threads."""
+    return [task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm")]
 
 
 def check_a_stream_runs_in_order():
@@ -277,13 +284,14 @@ def check_what_is_queued_behind_an_error_is_not_run():
     assert told == [719] and (array == 0).all()
 
 
-def check_streams_end_with_their_context():
+def check_streams_and_events_end_with_their_context():
     made = out(ctypes.c_void_p, cuda.cuCtxCreate_v2, 0, 0)
-    on = stream()
+    on, done = stream(), event()
     cuda.cuCtxDestroy_v2(made)
     assert refused(cuda.cuStreamSynchronize, on).name in ("CUDA_ERROR_INVALID_HANDLE", "CUDA_ERROR_INVALID_CONTEXT")
     cuda.cuCtxSetCurrent(out(ctypes.c_void_p, cuda.cuDevicePrimaryCtxRetain, 0))
     assert refused(cuda.cuStreamSynchronize, on).name == "CUDA_ERROR_INVALID_HANDLE"
+    assert refused(cuda.cuEventQuery, done).name == "CUDA_ERROR_INVALID_HANDLE"
 
 
 def check_a_forked_child_is_told_that_nothing_is_initialized():
@@ -295,3 +303,21 @@ def check_a_forked_child_is_told_that_nothing_is_initialized():
         os._exit(0 if right else 1)
     assert os.waitpid(pid, 0)[1] == 0
     cuda.cuStreamSynchronize(on)
+
+
+def check_threads_that_have_nothing_to_do_end():
+    streams = [Held() for _ in range(20)]
+    entered = threading.Barrier(len(streams) + 1)
+
+    @HOST
+    def meet(data):
+        entered.wait(60)
+
+    for held in streams:  # each blocks a thread until all have come
+        cuda.cuLaunchHostFunc(held.stream, meet, None)
+    entered.wait(60)
+    cuda.cuCtxSynchronize()
+    end = time.monotonic() + 60
+    while names().count("cuda-stream") > 2 and time.monotonic() < end:
+        time.sleep(0.1)
+    assert names().count("cuda-stream") <= 2
