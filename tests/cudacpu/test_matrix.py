@@ -14,6 +14,7 @@ import pytest
 from model import evaluate
 from ptx_host import Loaded
 
+from hcq.cudacpu import lower
 from hcq.cudacpu.ptx.errors import Unsupported
 
 HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
@@ -119,8 +120,14 @@ def registers(held: np.ndarray, size: int) -> int:
     return held.shape[1] * held.dtype.itemsize // size
 
 
+@pytest.fixture(scope="module", params=["threads", "regions"])
+def form(request: pytest.FixtureRequest) -> lower.Options:
+    """Each form that a kernel with operations of a warp can have (docs/design/cudacpu.md)."""
+    return lower.Options(regions=request.param == "regions")
+
+
 @pytest.fixture(scope="module")
-def mma_module() -> Loaded:
+def mma_module(form: lower.Options) -> Loaded:
     text = HEAD
     for n, (shape, types) in enumerate(CASES):
         d, a, b, c = types.split(".")
@@ -132,7 +139,7 @@ def mma_module() -> Loaded:
         )  # fmt: skip
         name = "m{}n{}k{}".format(*shape.shape)
         text += mma_kernel(f"k{n}", f"mma.sync.aligned.{name}.row.col.{types}", size, counts)
-    return Loaded(text)
+    return Loaded(text, options=form)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0].shape}-{case[1]}")
@@ -156,14 +163,13 @@ def test_mma_is_the_product_of_what_the_fragments_hold(mma_module: Loaded, case:
 
 
 @pytest.fixture(scope="module")
-def small_module() -> Loaded:
+def small_module(form: lower.Options) -> Loaded:
     """Elements of 4 and 1 bits."""
     four = "mma.sync.aligned.m16n8k64.row.col.satfinite.s32.s4.u4.s32"
     one = "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.{}.popc"
     counts = (4, 2, 4, 4)
-    return Loaded(HEAD + mma_kernel("four", four, 4, counts) + "".join(
-        mma_kernel(each, one.format(each), 4, counts) for each in ("xor", "and")
-    ))  # fmt: skip
+    bits = (mma_kernel(each, one.format(each), 4, counts) for each in ("xor", "and"))
+    return Loaded(HEAD + mma_kernel("four", four, 4, counts) + "".join(bits), options=form)
 
 
 def small_fragments(matrix: np.ndarray, bits: int, count: int, is_a: bool) -> np.ndarray:
@@ -215,6 +221,27 @@ def test_mma_sums_floats_from_k_zero_upwards_by_fused_steps(mma_module: Loaded) 
     wanted = np.array([[_fused_sum(a[i], b[:, j], c[i, j]) for j in range(8)] for i in range(16)])
     found = gathered(out, c_place, (16, 8)).view(np.uint32)
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_each_warp_of_a_block_has_matrices_of_its_own(mma_module: Loaded) -> None:
+    case = next(each for each in CASES if each == (K16_16BIT, "f32.f16.f16.f32"))
+    draw, warps = np.random.default_rng(13), 3
+    a, b = values(draw, "f16", (warps, 16, 16)), values(draw, "f16", (warps, 16, 8))
+    c = values(draw, "f32", (warps, 16, 8))
+    held = [
+        np.concatenate([fragments(each, place, count) for each in matrices])
+        for matrices, place, count in ((a, K16_16BIT.a, 8), (b, K16_16BIT.b, 4), (c, c_place, 4))
+    ]
+    out = np.zeros((32 * warps, 4), np.float32)
+    mma_module.launch(f"k{CASES.index(case)}", *map(np.ascontiguousarray, held), out, block=(32 * warps,))
+    for n in range(warps):
+        wanted = a[n].astype(np.float32) @ b[n].astype(np.float32) + c[n]
+        np.testing.assert_array_equal(gathered(out[32 * n : 32 * n + 32], c_place, (16, 8)), wanted)
+
+
+def test_a_form_is_what_was_asked_for(mma_module: Loaded, matrices_module: Loaded, form: lower.Options) -> None:
+    kinds = {each.kind for module in (mma_module, matrices_module) for each in module.kernels.values()}
+    assert kinds == {"regions" if form.regions else "threads"}
 
 
 def test_mma_of_tf32_takes_no_notice_of_the_lower_bits(mma_module: Loaded) -> None:
@@ -273,8 +300,8 @@ ret; }}
 
 
 @pytest.fixture(scope="module")
-def wmma_module() -> Loaded:
-    return Loaded(HEAD + "".join(wmma_kernel(f"w{n}", case) for n, case in enumerate(WMMA)))
+def wmma_module(form: lower.Options) -> Loaded:
+    return Loaded(HEAD + "".join(wmma_kernel(f"w{n}", case) for n, case in enumerate(WMMA)), options=form)
 
 
 @pytest.mark.parametrize("case", WMMA, ids="-".join)
@@ -323,13 +350,20 @@ ret; }}
     return text
 
 
+@pytest.fixture(scope="module")
+def matrices_module(form: lower.Options) -> Loaded:
+    return Loaded(matrices_kernel(), options=form)
+
+
 @pytest.mark.parametrize("trans", ["", "trans"])
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_ldmatrix_stmatrix_and_movmatrix_move_matrices_as_the_figures_say(count: int, trans: str) -> None:
+def test_ldmatrix_stmatrix_and_movmatrix_move_matrices_as_the_figures_say(
+    matrices_module: Loaded, count: int, trans: str
+) -> None:
     draw = np.random.default_rng(5)
     tile = draw.integers(0, 1 << 16, (4, 8, 8)).astype(np.uint16)
     out = np.zeros((3, 32, 8), np.uint16)
-    Loaded(matrices_kernel()).launch(f"l{count}{trans}", tile, out, block=(32,))
+    matrices_module.launch(f"l{count}{trans}", tile, out, block=(32,))
     for n in range(count):
         matrix = tile[n].T if trans else tile[n]
         held = np.array([[matrix[lane // 4, lane % 4 * 2 + i] for i in range(2)] for lane in range(32)])

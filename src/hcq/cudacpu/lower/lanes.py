@@ -76,6 +76,23 @@ class Lanes:
         )
         return e.intrinsic(f"llvm.vector.reduce.{_REDUCE[kind]}.v32i32", "i32", ("<32 x i32>", chosen))
 
+    def give(self, type: str, values: list[str]) -> str:
+        """Pointer to what the lanes of the warp gave, lane after lane: as many values of 32 or 64 bits each."""
+        e, count = self._e, len(values)
+        number = e.op(f"load i32, ptr {self._number}")
+        name = f"lanes.{type}.x{count}"
+        e.unit.helper(name, f"@{name} = internal addrspace(3) global [{2 * _THREADS * count} x {type}] undef, align 64")
+        half = e.op(f"mul i32 {e.op(f'and i32 {number}, 1')}, {_THREADS * count}")
+        first = e.op(f"getelementptr {type}, ptr addrspace(3) @{name}, i32 {half}")
+        own = _at(e, type, first, e.op(f"mul i32 {e.context.linear(e)}, {count}"))
+        for n, value in enumerate(values):
+            e.do(f"store {type} {value}, ptr addrspace(3) {_at(e, type, own, str(n))}")
+        e.do("call void @hcq.barrier()")
+        e.do(f"store i32 {e.op(f'add i32 {number}, 1')}, ptr {self._number}")
+        begin = e.op(f"and i32 {e.context.linear(e)}, -32")
+        row = _at(e, type, first, e.op(f"mul i32 {begin}, {count}"))
+        return e.op(f"addrspacecast ptr addrspace(3) {row} to ptr")
+
     # -- arrays ---------------------------------------------------------------------------------------------------
 
     def _row(self, type: str, value: str) -> str:

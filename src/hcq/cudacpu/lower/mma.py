@@ -109,6 +109,8 @@ def product(e: Emitter, instruction: Instruction, shape: Shape, to: str, addend:
 
 def exchanged(e: Emitter, kind: str, size: int, values: list[str]) -> str:
     """Give values to the warp; the address of what all 32 lanes gave, lane after lane, until its next exchange."""
+    if e.lanes is not None:
+        return e.lanes.give(kind, values)
     given = e.scratch(len(values) * size)
     for n, each in enumerate(values):
         e.do(f"store {kind} {each}, ptr {_element(e, kind, given, n)}")

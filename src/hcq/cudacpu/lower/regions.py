@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hcq.cudacpu.abi import Block, Grid, Thread
 from hcq.cudacpu.lower.contexts import Context, load
 from hcq.cudacpu.lower.lanes import Lanes
-from hcq.cudacpu.lower.uniform import LANES
+from hcq.cudacpu.lower.uniform import LANES, MATRICES
 from hcq.cudacpu.ptx.nodes import Function, Instruction
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def region(e: Emitter, name: str, function: Function) -> str:
     e.declare("declare i32 @hcq.local_id(i32) nounwind willreturn memory(none)")
     e.declare("declare void @hcq.barrier() convergent nounwind")
     opcodes = {each.opcode for each in function.body or () if isinstance(each, Instruction)}
-    if opcodes & LANES:
+    if opcodes & (LANES | MATRICES):
         e.lanes = Lanes(e)
         e.lanes.begin(bool(opcodes & LANES - {"shfl", "elect"}))
     e.body(function.body or [])

@@ -12,6 +12,7 @@ from hcq.cudacpu.ptx.nodes import Address, Function, Group, Instruction, Operand
 
 _SAME = {"ntid", "ctaid", "nctaid", "nwarpid", "gridid", "dynamic_smem_size", "total_smem_size", "aggr_smem_size"}
 LANES = {"shfl", "vote", "match", "redux", "activemask", "elect"}
+MATRICES = {"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"}
 _FIXED = {
     "mov", "add", "sub", "mul", "mad", "shl", "shr", "and", "or", "xor", "not", "setp", "selp", "min", "max", "cvt",
     "cvta", "neg", "abs", "div", "rem", "set", "bfe", "bfi", "prmt", "lop3", "popc", "clz", "brev", "fma", "mul24",
@@ -21,7 +22,11 @@ _FIXED = {
 
 def meets(instruction: Instruction) -> bool:
     """Whether threads can meet at an instruction in the form of regions."""
-    return instruction.opcode in LANES or is_whole_barrier(instruction) or instruction.modifiers[:2] == ("warp", "sync")
+    return (
+        instruction.opcode in LANES | MATRICES
+        or is_whole_barrier(instruction)
+        or instruction.modifiers[:2] == ("warp", "sync")
+    )
 
 
 def converged(function: Function) -> bool:
