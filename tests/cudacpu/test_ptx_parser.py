@@ -49,6 +49,8 @@ def test_an_error_names_the_line_and_what_was_expected(text, line, said):
         ("bra nowhere;", "nowhere is no label"),
         (".reg .b32 %r;\nld.global.u32 %r, [nothing];", "nothing is not declared"),
         (".reg .b32 %r;\nadd.u32 %r, %r;", "add.u32 takes 3 operands, found 2"),
+        (".reg .b32 %r;\nld.nothing.u32 %r, [%r];", "ld.nothing.u32: .nothing is no modifier of PTX"),
+        ("ret ret;", "ret takes 0 operands, found 1"),
         ("bra;", "bra takes 1 operands, found 0"),
         (".reg .b64 %a;\natom.add.u64 %a, [%a];", "atom.add.u64 has too few operands"),
         (".reg .b32 %r;\nadd.u32 7, %r, %r;", "expected a register as destination"),

@@ -46,16 +46,19 @@ def brx(e: Emitter, i: Instruction) -> None:
 
 @translates("ret")
 def ret(e: Emitter, i: Instruction) -> None:
+    e.operands(i, 0)
     e.branch(e.here().returns)
 
 
 @translates("exit")
 def leave(e: Emitter, i: Instruction) -> None:
+    e.operands(i, 0)
     e.context.leave(e)
 
 
 @translates("trap")
 def trap(e: Emitter, i: Instruction) -> None:
+    e.operands(i, 0)
     e.fail(Result.launch_failed)
 
 

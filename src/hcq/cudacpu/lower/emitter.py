@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from hcq.cudacpu.abi import Op, Thread
-from hcq.cudacpu.lower import checks, registry
+from hcq.cudacpu.lower import checks, modifiers, registry
 from hcq.cudacpu.lower.arithmetic import canonical
 from hcq.cudacpu.lower.types import bits_of, llvm, signed, width
 from hcq.cudacpu.ptx.errors import PtxError, Unsupported
@@ -291,6 +291,9 @@ class Emitter:
         if self.unit.options.check:
             checks.instrument(self, instruction)
         translation(self, instruction)
+        for modifier in instruction.modifiers:
+            if not modifiers.known(modifier):
+                self.wrong(f"{instruction.name}: .{modifier} is no modifier of PTX")
         if self.unit.options.check:
             checks.conclude(self, instruction)
 
