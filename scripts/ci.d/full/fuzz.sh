@@ -9,4 +9,4 @@ if python -c 'import atheris' 2>/dev/null || python -m pip install --quiet ather
 else
   echo "skipped: the package atheris can't be installed here"
 fi
-python -m pytest -ra -p no:cacheprovider --timeout=1800 -m hypothesis --hypothesis-profile=full
+python -m pytest -ra -p no:cacheprovider -n "$(nproc)" --dist worksteal --timeout=1800 -m hypothesis --hypothesis-profile=full
