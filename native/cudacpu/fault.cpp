@@ -53,6 +53,13 @@ int slot_of(int signal) { return static_cast<int>(std::find(kSignals, kSignals +
     f.signal = signal;
     if (text) std::snprintf(f.text, sizeof f.text, "%s", text);
   }
+  // A handler of somebody else may have called ours, with the signal held back until it returns, which it won't.
+  if (signal) {
+    sigset_t ours;
+    sigemptyset(&ours);
+    for (int each : kSignals) sigaddset(&ours, each);
+    pthread_sigmask(SIG_UNBLOCK, &ours, nullptr);
+  }
   siglongjmp(running->escape, 1);
 }
 

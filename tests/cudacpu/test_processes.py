@@ -79,3 +79,31 @@ except Exception as error:
 """
     said = python("-c", text)
     assert said.startswith("DeviceUnavailable another CUDA driver is loaded already") and str(other) in said
+
+
+FAULTS = """
+def fault():
+    made = driver.kernel(IOTA)
+    for _ in range(3):
+        driver.launch(made, 1, 1, __import__("ctypes").c_uint64(64), 0)
+        assert driver.refused(driver.cuda.cuCtxSynchronize).name == "CUDA_ERROR_ILLEGAL_ADDRESS"
+        driver.fresh()
+        made = driver.kernel(IOTA)
+"""
+
+
+def test_faults_of_others_end_the_process_as_without_the_driver():
+    text = USES + "use()\n" + FAULTS + "fault()\nprint('still here', flush=True)\nctypes.string_at(8)"
+    for options in ([], ["-X", "faulthandler"]):
+        said = python(*options, "-m", "hcq.cudacpu", "-c", text, code=-11)
+        assert "still here" in said
+        assert ("Fatal Python error: Segmentation fault" in said) == bool(options)
+
+
+def test_kernels_fault_safely_beside_handlers_that_came_later():
+    later = "import faulthandler\nfaulthandler.enable()\n"
+    # hcq's own handler, which the first program of a CPU device brings.
+    later += "import hcq\nprg = hcq.Device['LLVM'].program('f', 'define void @f(ptr %a) { ret void }')\n"
+    later += "prg(hcq.empty(4, 'uint8', device='LLVM'))\nhcq.Device['LLVM'].synchronize()\n"
+    text = USES + "use()\n" + FAULTS + "fault()\n" + later + "fault()\nuse()\nprint('all went well')"
+    assert "all went well" in python("-m", "hcq.cudacpu", "-c", text)
