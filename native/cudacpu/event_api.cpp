@@ -109,6 +109,9 @@ HCQ_API cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
   return with_event(start, [&](const EventPtr& first) {
     return with_event(end, [&](const EventPtr& last) -> CUresult {
       if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
+      for (const EventPtr& event : {first, last}) {
+        if (CUresult result = check_event(*event)) return result;
+      }
       if (!first->timed() || !last->timed() || !first->last() || !last->last()) return CUDA_ERROR_INVALID_HANDLE;
       CUresult result = finished(*first);
       if (!result) result = finished(*last);

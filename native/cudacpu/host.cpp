@@ -60,7 +60,7 @@ HCQ_API cuStreamAddCallback(CUstream stream, CUstreamCallback function, void* da
     if (!function || flags) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<Stream> found;
     if (CUresult result = find_stream(context, stream, &found)) return result;
-    if (is_capturing(*found)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (CUresult result = check_waiting(*found)) return result;  // no graph has such a node
     return enqueue(found, std::make_shared<CallbackNode>(stream, function, data));
   });
 }

@@ -125,6 +125,17 @@ def check_waiting_for_what_is_captured_ends_the_capture():
         assert refused(call, inside).name == "CUDA_ERROR_CAPTURED_EVENT"
         assert refused(end, on).name == "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
     begin(on)
+    cuda.cuEventRecord(inside, on)
+    elapsed = ctypes.c_float()
+    assert refused(cuda.cuEventElapsedTime_v2, ctypes.byref(elapsed), inside, inside).name == (
+        "CUDA_ERROR_CAPTURED_EVENT"
+    )
+    assert refused(end, on).name == "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
+    begin(on)
+    callback = ctypes.CFUNCTYPE(None, Pointer, ctypes.c_int, Pointer)(lambda *_: None)
+    assert refused(cuda.cuStreamAddCallback, on, callback, None, 0).name == "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
+    assert refused(end, on).name == "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
+    begin(on)
     assert refused(cuda.cuCtxSynchronize).name == "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
     assert refused(end, on).name == "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
     cuda.cuEventRecord(inside, on)  # recorded outside again: an ordinary event
