@@ -23,10 +23,17 @@ FILES = {
     for path in sorted(HERE.glob("core_*.py"))
     if "def example_" in path.read_text()
 }
-ALL = [(file, name) for file, examples in FILES.items() for name in examples.names]
+QUICK = ("graphs", "streams")  # what every change is held to; scripts/ci.d/full/cuda-clients.sh runs all
+
+
+def _example(file: str, name: str):
+    marks = () if file in QUICK else (pytest.mark.thorough,)
+    return pytest.param(file, name, marks=marks, id=f"{file}-{name.removeprefix('example_')}")
 
 
 @pytest.mark.skipif(_missing() is not None, reason="cuda-core, cuda-bindings and NVRTC are not installed")
-@pytest.mark.parametrize(("file", "name"), ALL, ids=[f"{file}-{name.removeprefix('example_')}" for file, name in ALL])
+@pytest.mark.parametrize(
+    ("file", "name"), [_example(file, name) for file, examples in FILES.items() for name in examples.names]
+)
 def test_example(file, name):
     FILES[file].passed(name)
