@@ -1,4 +1,5 @@
-// What the files of hcq.Buffer share: buffer.cpp makes and allocates, buffer_methods.cpp copies and exports.
+// What the files of hcq.Buffer share: buffer.cpp makes them, buffer_memory.cpp allocates, buffer_methods.cpp copies and
+// exports.
 #pragma once
 #include "memory/lru.hpp"
 
@@ -20,6 +21,8 @@ const DtypeEntry* dtype_entry(PyObject* given);
 
 // Allocates a root (with a caller's `opaque`, which may be null) or a view and its root; -1 with an exception.
 int buffer_allocate(BufferObject* self, PyObject* opaque);
+// Makes a view's handle on the memory of its (allocated) root; -1 with an exception.
+int buffer_materialize(BufferObject* self);
 // Gives up the memory of a root, or a view's handle; never leaves an exception.
 void buffer_release(BufferObject* self);
 BufferObject* buffer_view(BufferObject* self, uint64_t size, PyObject* dtype, uint64_t offset);
@@ -30,6 +33,7 @@ int buffer_wait(BufferObject* self);
 int buffer_copyin(BufferObject* self, PyObject* source);
 
 extern PyMethodDef buffer_methods[];
+extern PyMethodDef buffer_functions[];  // of the module
 extern PyBufferProcs buffer_procs;
 
 }  // namespace hcq
