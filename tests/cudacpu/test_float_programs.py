@@ -16,7 +16,7 @@ import pytest
 from model import ANY_NAN, FORMATS, decode, evaluate
 from ptx_host import Loaded
 
-LANES, STEPS, PROGRAMS, INPUTS = 64, 24, 12, 8
+LANES, STEPS, PROGRAMS, INPUTS = 64, 24, 8, 8
 BASES = ("add", "sub", "mul", "fma", "div", "rcp", "sqrt", "min", "max", "copysign", "setp", "testp", "cvt")
 MOVES = ("select", "bits")
 

@@ -79,7 +79,7 @@ for _case in CASES.values():
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_operands_that_are_sought_find_no_disagreement(opcodes: Opcodes, family: str) -> None:
-    @settings(max_examples=8, deadline=None, database=None)
+    @settings(max_examples=6, deadline=None, database=None)
     @given(st.data())
     def check(data: st.DataObject) -> None:
         case = data.draw(st.sampled_from(FAMILIES[family]))

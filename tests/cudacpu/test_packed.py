@@ -46,7 +46,7 @@ def _pairs() -> list[Case]:
             found.append(plain("halves", f"cvt.{flags}.{to}.f16x2", to, "f16x2"))
         found.append(plain("halves", f"cvt.{flags}.e4m3x2.bf16x2", "e4m3x2", "bf16x2"))
     for flags in ("rn", "rn.relu"):
-        found += [plain("eights", f"cvt.{flags}.f16x2.{source}", "f16x2", source) for source in SHORT]
+        found += [plain("short", f"cvt.{flags}.f16x2.{source}", "f16x2", source) for source in SHORT]
     for flags in ("rz", "rp", "rz.satfinite", "rp.satfinite"):
         found.append(plain("scales", f"cvt.{flags}.ue8m0x2.f32", "ue8m0x2", "f32", "f32"))
         found.append(plain("scales", f"cvt.{flags}.ue8m0x2.bf16x2", "ue8m0x2", "bf16x2"))
@@ -82,7 +82,7 @@ def opcodes() -> Opcodes:
     return Opcodes(CASES)
 
 
-def eighths(opcode: str, to: str, number_in: int, source: str) -> int:
+def short_bits(opcode: str, to: str, number_in: int, source: str) -> int:
     """An 8-bit float of a float: always .rn.satfinite."""
     value = decode(number_in, FORMATS[source])
     if "relu" in opcode.split(".") and value.negative and not value.nan:
@@ -96,13 +96,13 @@ def wanted(case: Case, operands: tuple[int, ...]) -> int:
         single = ".".join([*parts[:-2], case.d[:-2], "f32"])
         return convert(single, operands[1]) | convert(single, operands[0]) << 16
     if case.kind == "pair":
-        low, high = (eighths(case.opcode, case.d[:-2], x, "f32") for x in reversed(operands))
+        low, high = (short_bits(case.opcode, case.d[:-2], x, "f32") for x in reversed(operands))
         return low | high << spacing(case.d)
     if case.kind == "halves":
         halves = (operands[0] & 0xFFFF, operands[0] >> 16)
-        low, high = (eighths(case.opcode, case.d[:-2], x, case.sources[0][:-2]) for x in halves)
+        low, high = (short_bits(case.opcode, case.d[:-2], x, case.sources[0][:-2]) for x in halves)
         return low | high << spacing(case.d)
-    if case.kind == "eights":
+    if case.kind == "short":
         result = 0
         for n in range(2):
             form, step = FORMATS[case.sources[0][:-2]], spacing(case.sources[0])

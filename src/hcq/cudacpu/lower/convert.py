@@ -118,7 +118,7 @@ def to_float(code: Code, value: str, source: str, to: str, flags: frozenset[str]
     return narrow(code, value, FORMATS[to], mode, "satfinite" in flags)
 
 
-def eighth(code: Code, value: str, kind: str) -> str:
+def short_float(code: Code, value: str, kind: str) -> str:
     """The float with the value of one of 8, 6 or 4 bits (e4m3, e5m2, e3m2, e2m3, e2m1) in the lower bits of an i16."""
     if kind == "e5m2":  # the upper half of an f16
         return widen(code, "f16", code.op(f"shl i16 {value}, 8"))

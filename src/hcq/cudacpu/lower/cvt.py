@@ -7,7 +7,7 @@ What does not live here: how one value is converted (convert.py). Not run, and r
 from __future__ import annotations
 
 from hcq.cudacpu.lower.arithmetic import widen
-from hcq.cudacpu.lower.convert import FLOATS, INTEGERS, MODES, WHOLE, eighth, of_integer, to_float, to_integer
+from hcq.cudacpu.lower.convert import FLOATS, INTEGERS, MODES, WHOLE, of_integer, short_float, to_float, to_integer
 from hcq.cudacpu.lower.emitter import Emitter
 from hcq.cudacpu.lower.floats import HALVES, join, split
 from hcq.cudacpu.lower.helpers import Code, intrinsic
@@ -17,7 +17,7 @@ from hcq.cudacpu.lower.types import is_type
 from hcq.cudacpu.ptx.nodes import Instruction, Operand, Register
 
 FLAGS = frozenset((*MODES, "rna", *WHOLE, "ftz", "sat", "relu", "satfinite"))
-EIGHTS = {"e4m3x2": "e4m3", "e5m2x2": "e5m2", "e3m2x2": "e3m2", "e2m3x2": "e2m3", "e2m1x2": "e2m1"}
+SHORT = {"e4m3x2": "e4m3", "e5m2x2": "e5m2", "e3m2x2": "e3m2", "e2m3x2": "e2m3", "e2m1x2": "e2m1"}
 
 
 @translates("cvt")
@@ -37,11 +37,11 @@ def cvt(e: Emitter, instruction: Instruction) -> None:
         destination, high, low = e.operands(instruction, 3)
         halves = [to_float(e, e.read(each, source), source, HALVES[to], flags) for each in (low, high)]
         e.write(destination, join(e, *halves), to)
-    elif to in EIGHTS and source in ("f32", "f16x2", "bf16x2"):
-        to_eights(e, instruction, to, source, flags)
-    elif to == "f16x2" and source in EIGHTS:
+    elif to in SHORT and source in ("f32", "f16x2", "bf16x2"):
+        to_short(e, instruction, to, source, flags)
+    elif to == "f16x2" and source in SHORT:
         destination, a = e.operands(instruction, 2)
-        e.write(destination, join(e, *(_of_eight(e, each, EIGHTS[source], flags) for each in _two(e, a, source))), to)
+        e.write(destination, join(e, *(_of_short(e, each, SHORT[source], flags) for each in _two(e, a, source))), to)
     elif to == "ue8m0x2" and source in ("f32", "bf16x2"):
         to_scales(e, instruction, source, flags)
     elif to == "bf16x2" and source == "ue8m0x2":
@@ -62,9 +62,9 @@ def cvt(e: Emitter, instruction: Instruction) -> None:
         e.refuse(f"{instruction.name} is not run here")
 
 
-def to_eights(e: Emitter, instruction: Instruction, to: str, source: str, flags: frozenset[str]) -> None:
+def to_short(e: Emitter, instruction: Instruction, to: str, source: str, flags: frozenset[str]) -> None:
     """Two floats of 8, 6 or 4 bits from two f32 (the first one is the upper) or from f16x2 or bf16x2."""
-    form, mode = FORMATS[EIGHTS[to]], "rz" if "rz" in flags else "rn"
+    form, mode = FORMATS[SHORT[to]], "rz" if "rz" in flags else "rn"
     found = []
     for each in _sources(e, instruction, source):
         wide = to_float(e, each, HALVES.get(source, "f32"), "f64", flags & {"relu"})
@@ -103,9 +103,9 @@ def _two(e: Emitter, operand: Operand, kind: str) -> tuple[str, str]:
     return e.op(f"and i16 {value}, {(1 << spacing) - 1}"), e.op(f"lshr i16 {value}, {spacing}")
 
 
-def _of_eight(code: Code, value: str, kind: str, flags: frozenset[str]) -> str:
+def _of_short(code: Code, value: str, kind: str, flags: frozenset[str]) -> str:
     """The f16 (i16) with the value of a shorter float in the lower bits of an i16. All are exact."""
-    return to_float(code, eighth(code, value, kind), "f32", "f16", flags & {"relu"})
+    return to_float(code, short_float(code, value, kind), "f32", "f16", flags & {"relu"})
 
 
 def to_scales(e: Emitter, instruction: Instruction, source: str, flags: frozenset[str]) -> None:

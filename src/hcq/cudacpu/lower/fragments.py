@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hcq.cudacpu.lower.arithmetic import fused, hardware_halves, widen
-from hcq.cudacpu.lower.convert import eighth
+from hcq.cudacpu.lower.convert import short_float
 from hcq.cudacpu.lower.helpers import Body, Code, intrinsic, want
 
 BITS = {
@@ -161,7 +161,7 @@ def _elements(c: Body, kind: str, register: str, count: int) -> list[str]:
     width = BITS[kind]
     if kind in ("e4m3", "e5m2"):
         parts = [c.op(f"trunc i32 {c.op(f'lshr i32 {word}, {n * width}')} to i16") for n in range(count)]
-        return [eighth(c, c.op(f"and i16 {each}, 255"), kind) for each in parts]
+        return [short_float(c, c.op(f"and i16 {each}, 255"), kind) for each in parts]
     shift = "ashr" if kind[0] == "s" else "lshr"
     parts = [c.op(f"shl i32 {word}, {32 - (n + 1) * width}") for n in range(count)]
     return [c.op(f"{shift} i32 {each}, {32 - width}") for each in parts]
