@@ -7,6 +7,8 @@ import pytest
 
 THREADS = inside.Checks("executor_checks.py")
 COROUTINES = inside.Checks("executor_checks.py", HCQ_TEST_CUDACPU_REGIONS="0")
+FAULTS = inside.Checks("fault_checks.py")
+FAULTS_OF_COROUTINES = inside.Checks("fault_checks.py", HCQ_TEST_CUDACPU_REGIONS="0")
 TIERS = inside.Checks("tier_checks.py")
 RANDOM = inside.Checks("random_tier_checks.py")
 
@@ -14,6 +16,16 @@ RANDOM = inside.Checks("random_tier_checks.py")
 @pytest.mark.parametrize("name", THREADS.names)
 def test_threads(name):
     THREADS.passed(name)
+
+
+@pytest.mark.parametrize("name", FAULTS.names)
+def test_kernels_that_fail(name):
+    FAULTS.passed(name)
+
+
+@pytest.mark.parametrize("name", FAULTS_OF_COROUTINES.names)
+def test_coroutines_that_fail(name):
+    FAULTS_OF_COROUTINES.passed(name)
 
 
 @pytest.mark.parametrize("name", COROUTINES.names)
