@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from random import Random
 
 from driver import cuda, out, refused
 from graphs import (
     GLOBAL,
+    HOST_FUNCTION,
     RELAXED,
     THREAD_LOCAL,
     Pointer,
@@ -332,3 +334,48 @@ def check_a_launch_in_a_capture_is_a_child_graph():
     cuda.cuGraphDestroy(inner)
     run(instantiate(outer), on)
     assert memory.tolist()[:2] == [3, 2]
+
+
+def check_random_captures_order_what_their_calls_order():
+    random, ran = Random(7), []
+    hook = HOST_FUNCTION(lambda which: ran.append(which))
+    streams, marks = [stream() for _ in range(4)], [event() for _ in range(5)]
+    for _ in range(25):
+        # What each node comes after, by the rules: before a stream's next node lies all that its last one lies after,
+        # and what the events that it waited for were recorded after.
+        before: dict[int, set[int]] = {}
+        tips: dict[int, set[int]] = {0: set()}
+        recorded: dict[int, set[int]] = {}
+        begin(streams[0], RELAXED)
+        for _ in range(random.randrange(5, 40)):
+            at, mark = random.choice(list(tips)), random.randrange(len(marks))
+            what = random.randrange(4)
+            if what < 2:
+                node = len(before) + 1
+                cuda.cuLaunchHostFunc(streams[at], hook, Pointer(node))
+                before[node] = tips[at]
+                tips[at] = tips[at] | {node}
+            elif what == 2:
+                cuda.cuEventRecord(marks[mark], streams[at])
+                recorded[mark] = tips[at]
+            elif mark in recorded:
+                at = random.randrange(len(streams))
+                cuda.cuStreamWaitEvent(streams[at], marks[mark], 0)
+                tips[at] = tips.get(at, set()) | recorded[mark]
+        for at in tips:
+            if at:
+                cuda.cuEventRecord(marks[0], streams[at])
+                cuda.cuStreamWaitEvent(streams[0], marks[0], 0)
+        graph = end(streams[0])
+        made = {handle: i + 1 for i, handle in enumerate(nodes(graph))}
+        found: dict[int, set[int]] = {node: set() for node in before}
+        for source, target in sorted((made[a], made[b]) for a, b in edges(graph)):
+            found[target] |= {source}
+        for node in found:  # nodes come in the order of calls, so that those before are complete
+            found[node] |= set().union(*(found[each] for each in found[node]))
+        assert found == before
+        ran.clear()
+        run(instantiate(graph), streams[0])
+        assert sorted(ran) == sorted(before)
+        place = {node: i for i, node in enumerate(ran)}
+        assert all(place[a] < place[b] for b in before for a in before[b])
