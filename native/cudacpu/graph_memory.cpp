@@ -28,7 +28,7 @@ Arena& arena(Device& device) {
   static auto* all = new std::map<Device*, std::unique_ptr<Arena>>();
   std::lock_guard<std::mutex> hold(lock);
   auto& found = (*all)[&device];
-  if (!found) found = std::make_unique<Arena>(&device, true, false);
+  if (!found) found = std::make_unique<Arena>(&device, true, checking());
   return *found;
 }
 
