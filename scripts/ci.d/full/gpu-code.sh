@@ -8,8 +8,10 @@ purelib='import sysconfig; print(sysconfig.get_path("purelib"))'
 
 python -m venv --clear "$venv"
 python -c "$purelib" >"$("$venv/bin/python" -c "$purelib")/borrowed.pth"
-if ! log=$("$venv/bin/python" -m pip install -qq --disable-pip-version-check cuda-bindings nvidia-cuda-nvrtc \
-  nvidia-cuda-nvcc pyopencl pocl-binary-distribution 2>&1); then
+# NVIDIA's packages are looked for in the interpreter's own folder: what is borrowed doesn't count.
+install() { "$venv/bin/python" -m pip install -qq --disable-pip-version-check "$@"; }
+if ! log=$(install --ignore-installed cuda-bindings nvidia-cuda-nvrtc nvidia-cuda-nvcc 2>&1 &&
+  install pyopencl pocl-binary-distribution 2>&1); then
   echo "skipped: NVIDIA's compilers and PoCL can't be had: $(tail -1 <<<"$log")"
   exit 0
 fi

@@ -156,7 +156,7 @@ def reductions_of_a_warp(gpu):
 LOGIC = (np.bitwise_and, np.bitwise_or, np.bitwise_xor)
 
 
-@case(oldest=80)
+@case(oldest=80, heavy=True)
 def collectives_of_cooperative_groups(gpu):
     x = generator().integers(-100, 100, 128).astype("i4")
     sums, tops, before = (gpu.zeros(128, "i4") for _ in range(3))
