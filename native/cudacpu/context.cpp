@@ -17,7 +17,7 @@ struct Link {
   Link* below;
 };
 thread_local Link* top = nullptr;  // the current one
-std::atomic<uint64_t> next_id{1};          // only has to differ
+std::atomic<uint64_t> next_id{1};  // only has to differ
 
 constexpr size_t default_limits[] = {1024, 1 << 20, 8 << 20, 2, 2048, 64};  // stack, printf, heap; the rest is kept
 

@@ -194,7 +194,8 @@ PyObject* dlpack_consume(PyObject*, PyObject* capsule) {
 
 PyMethodDef functions[] = {
     {"dlpack_capsule", dlpack_capsule, METH_VARARGS,
-     "dlpack_capsule(exporter, shape, code, bits, versioned, copied, place=(1, 0, 0))\n--\n\nA DLPack capsule over host "
+     "dlpack_capsule(exporter, shape, code, bits, versioned, copied, place=(1, 0, 0))\n--\n\nA DLPack capsule over "
+     "host "
      "memory, or over a device's, which the exporter keeps: type and number of the device, and the address."},
     {"dlpack_consume", dlpack_consume, METH_O,
      "dlpack_consume(capsule)\n--\n\nTakes a capsule over: (exporter, shape, strides in bytes, dtype code, bits, "
