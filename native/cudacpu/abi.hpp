@@ -75,6 +75,14 @@ static_assert(sizeof(Thread) == 104 && offsetof(Thread, tid) == 16 && offsetof(T
 // The entries of a kernel.
 using LoopEntry = void (*)(const Block*);
 using ThreadEntry = void* (*)(Thread*);  // the ramp; it returns the frame
+// What the device LLVM makes of a kernel (docs/design/llvm-grid.md): its one argument is the block.
+struct GroupContext {
+  uint32_t group_id[3], num_groups[3], local_size[3];
+  uint32_t reserved;
+  uint8_t* scratch;  // aligned to 64
+};
+static_assert(sizeof(GroupContext) == 48 && offsetof(GroupContext, scratch) == 40);
+using RegionsEntry = void (*)(const Block* const* arguments, const GroupContext*);
 
 // What compiled code may call; the library exports them. fail and assert don't return: they leave the block by longjmp,
 // so compiled code has nothing to undo.

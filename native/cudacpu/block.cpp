@@ -3,7 +3,6 @@
 #include "block.hpp"
 
 #include <algorithm>
-#include <cstddef>
 
 namespace cudacpu {
 
@@ -30,16 +29,6 @@ const char* name_of(Op op) {
                                       "a wait for memory"};
   return names[static_cast<uint32_t>(op)];
 }
-
-// What `regions` entries are given: ids and scratch memory, at the offsets of llvm_context.py.
-struct GroupContext {
-  uint32_t group_id[3];
-  uint32_t num_groups[3];
-  uint32_t local_size[3];
-  uint32_t reserved;
-  uint8_t* scratch;
-};
-static_assert(sizeof(GroupContext) == 48 && offsetof(GroupContext, scratch) == 40);
 
 }  // namespace
 
@@ -101,7 +90,7 @@ void BlockRun::run_group() {
                           0,
                           room_.scratch()};
   const Block* arguments = &block_;
-  reinterpret_cast<void (*)(const void*, const GroupContext*)>(code_.entry)(&arguments, &context);
+  reinterpret_cast<RegionsEntry>(code_.entry)(&arguments, &context);
 }
 
 State BlockRun::step() {
