@@ -143,12 +143,12 @@ CUresult copy_async(const CUDA_MEMCPY3D& params, CUstream handle, bool read_now)
   if (is_capturing(*stream)) return submit(stream, std::make_shared<CopyNode>(params, nullptr));
   if (empty(params)) return CUDA_SUCCESS;
   if (pageable(destination(params), params)) {
-    CUresult result = enqueue(stream, std::make_shared<CopyNode>(params, nullptr));
+    CUresult result = submit(stream, std::make_shared<CopyNode>(params, nullptr));
     return result ? result : synchronize(stream);
   }
   read_now |= pageable(source(params), params);
   bool keep = read_now && !idle(stream);
-  CUresult result = enqueue(stream, keep ? staged(params) : std::make_shared<CopyNode>(params, nullptr));
+  CUresult result = submit(stream, keep ? staged(params) : std::make_shared<CopyNode>(params, nullptr));
   return result || keep || !read_now ? result : synchronize(stream);  // an idle stream has it done at once
 }
 

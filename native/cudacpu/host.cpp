@@ -61,7 +61,7 @@ HCQ_API cuStreamAddCallback(CUstream stream, CUstreamCallback function, void* da
     std::shared_ptr<Stream> found;
     if (CUresult result = find_stream(context, stream, &found)) return result;
     if (CUresult result = check_waiting(*found)) return result;  // no graph has such a node
-    return enqueue(found, std::make_shared<CallbackNode>(stream, function, data));
+    return submit(found, std::make_shared<CallbackNode>(stream, function, data));
   });
 }
 

@@ -15,6 +15,7 @@ from graphs import (
     Pointer,
     begin,
     captured,
+    device_words,
     edges,
     end,
     event,
@@ -157,6 +158,16 @@ def check_the_legacy_stream_is_unusable_beside_a_captured_blocking_one():
     assert refused(write, None, memory, 1, 1).name == "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"
     assert refused(end, blocking).name == "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
     assert memory.tolist()[:2] == [1, 0]
+    block = device_words().ctypes.data
+    hook = ctypes.CFUNCTYPE(None, Pointer, ctypes.c_int, Pointer)(lambda on, status, data: None)
+    for call in (
+        lambda: cuda.cuMemcpyDtoDAsync_v2(ctypes.c_uint64(block), ctypes.c_uint64(block + 4), ctypes.c_size_t(4), None),
+        lambda: cuda.cuMemsetD8Async(ctypes.c_uint64(block), 0, ctypes.c_size_t(4), None),
+        lambda: cuda.cuStreamAddCallback(None, hook, None, 0),
+    ):
+        begin(blocking, RELAXED)
+        assert refused(call).name == "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"
+        refused(end, blocking)
 
 
 def allocation() -> None:
