@@ -48,7 +48,7 @@ Bounds heap_bounds(uint64_t address) {
 }
 
 Bounds bounds_of(uint64_t address) {
-  RangePtr range = find_range(address);
+  RangePtr range = find_usable(address);
   return range ? Bounds{range->base, range->bytes, false} : heap_bounds(address);
 }
 

@@ -1,6 +1,7 @@
 // The registry of ranges: see memory.hpp. What does not live here: the API's entries (memory_api.cpp, pointer.cpp).
 #include "memory.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <shared_mutex>
@@ -11,6 +12,7 @@ namespace {
 struct Registry {
   std::shared_mutex lock;  // guards the rest; nothing is called under it
   std::map<uint64_t, RangePtr> ranges;
+  std::vector<RangePtr> kept;  // few: one for each free that is queued
   uint64_t next_id = 1;
 };
 
@@ -50,6 +52,25 @@ RangePtr remove_range(uint64_t base) {
   RangePtr range = std::move(found->second);
   registry().ranges.erase(found);
   return range;
+}
+
+void keep_for_queued(const RangePtr& range) {
+  std::lock_guard<std::shared_mutex> hold(registry().lock);
+  registry().kept.push_back(range);
+}
+
+void leave(const RangePtr& range) {
+  std::lock_guard<std::shared_mutex> hold(registry().lock);
+  auto& kept = registry().kept;
+  kept.erase(std::remove(kept.begin(), kept.end(), range), kept.end());
+}
+
+RangePtr find_usable(uint64_t address) {
+  if (RangePtr range = find_range(address)) return range;
+  std::shared_lock<std::shared_mutex> hold(registry().lock);
+  for (const RangePtr& range : registry().kept)
+    if (address - range->base < range->bytes) return range;
+  return nullptr;
 }
 
 std::vector<RangePtr> ranges_of(const Context& context) {

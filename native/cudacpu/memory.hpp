@@ -49,6 +49,11 @@ bool add_range(const RangePtr& range);
 RangePtr find_range(uint64_t address);
 // Forgets the range that begins there, and hands it out; null for none. Its memory is kept until release() is called.
 RangePtr remove_range(uint64_t base);
+// For the checks: a range that was removed is still used by what was queued before; until it left.
+void keep_for_queued(const RangePtr& range);
+void leave(const RangePtr& range);
+// The range that the address lies in, known or kept.
+RangePtr find_usable(uint64_t address);
 // Those of a context, in order of addresses.
 std::vector<RangePtr> ranges_of(const Context& context);
 

@@ -43,11 +43,14 @@ Memory kind_of(const CUmemPoolProps& props) {
 struct PoolFreeNode : Node {
   PoolPtr pool;
   Pool::PendingPtr pending;
-  PoolFreeNode(PoolPtr pool, Pool::PendingPtr pending) : pool(std::move(pool)), pending(std::move(pending)) {}
+  RangePtr kept;  // for the checks; else null
+  PoolFreeNode(PoolPtr pool, Pool::PendingPtr pending, RangePtr kept)
+      : pool(std::move(pool)), pending(std::move(pending)), kept(std::move(kept)) {}
   CUgraphNodeType kind() const override { return CU_GRAPH_NODE_TYPE_MEM_FREE; }
   CUresult run(Context& context) const override { return skip(context, CUDA_SUCCESS), CUDA_SUCCESS; }
   bool brief() const override { return true; }
   void skip(Context&, CUresult) const override {
+    if (kept) leave(kept);
     {
       std::lock_guard<std::mutex> hold(pool->lock_);
       auto found = std::find(pool->pending_.begin(), pool->pending_.end(), pending);
@@ -128,7 +131,8 @@ CUresult Pool::free(const std::shared_ptr<Stream>& stream, const RangePtr& range
     std::lock_guard<std::mutex> hold(lock_);
     pending_.push_back(pending);
   }
-  return enqueue(stream, std::make_shared<PoolFreeNode>(shared_from_this(), pending));
+  if (checking()) keep_for_queued(range);
+  return enqueue(stream, std::make_shared<PoolFreeNode>(shared_from_this(), pending, checking() ? range : nullptr));
 }
 
 PoolPtr common_pool(bool managed) {

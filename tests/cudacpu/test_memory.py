@@ -6,6 +6,7 @@ from inside import Checks
 MEMORY = Checks("memory_checks.py", HCQ_CUDACPU_MEMORY="256M")
 GUARDS = Checks("guard_checks.py", HCQ_CUDACPU_CHECK="1")
 POOLS = Checks("pool_checks.py", HCQ_CUDACPU_MEMORY="64M")
+ORDER = {check: Checks("pool_order_checks.py", HCQ_CUDACPU_CHECK=check) for check in "01"}
 
 
 @pytest.mark.parametrize("name", MEMORY.names)
@@ -16,6 +17,12 @@ def test_memory(name):
 @pytest.mark.parametrize("name", POOLS.names)
 def test_pools(name):
     POOLS.passed(name)
+
+
+@pytest.mark.parametrize("check", ORDER)
+@pytest.mark.parametrize("name", ORDER["0"].names)
+def test_pools_and_kernels(name, check):
+    ORDER[check].passed(name)
 
 
 @pytest.mark.parametrize("name", GUARDS.names)
