@@ -35,9 +35,9 @@ class Program:
         second = self.draw.choice([self.v(), "%u", str(self.draw.randrange(1, 99)), "%t"])
         self.lines.append(f"{operation} {self.v()}, {self.v()}, {second};")
 
-    def together(self) -> None:
-        """What needs others: at the same place for all that are left."""
-        kind, d, a = self.draw.randrange(7), self.v(), self.v()
+    def together(self, barriers: bool = True) -> None:
+        """What needs others: at the same place for all that are left, or for all of a warp."""
+        kind, d, a = self.draw.randrange(7 if barriers else 6), self.v(), self.v()
         if kind == 0:
             mode = self.draw.choice(["up", "down", "bfly", "idx"])
             clamp = self.draw.choice(["31", "0x181f"]) if mode != "up" else self.draw.choice(["0", "0x1800"])
@@ -82,6 +82,15 @@ class Program:
             self.lines.append(f"setp.eq.u32 %alike, {counter}, 0; @%alike bra {end}; sub.u32 {counter}, {counter}, 1;")
             self.block(depth + 1, True)
             self.lines.append(f"bra {head}; {end}:")
+        elif alike and self.draw.random() < 0.6:
+            end = self.label()
+            self.lines.append(f"setp.ge.u32 %first, %t, 32; @%first bra {end};")
+            for _ in range(self.draw.randrange(1, 5)):
+                if self.draw.random() < 0.6:
+                    self.together(False)
+                else:
+                    self.statement(depth + 1, False)
+            self.lines.append(f"{end}:")
         elif alike and depth == 0 and not self.left:
             self.left = True
             limit = self.draw.choice([7, 32, 45])
@@ -99,7 +108,7 @@ class Program:
         start = "".join(f"mad.lo.u32 %v{n}, %t, {n + 3}, {7 * n};" for n in range(REGISTERS))
         end = "".join(f"st.global.u32 [%o+{4 * n}], %v{n};" for n in range(REGISTERS))
         return f"""{HEAD}.visible .entry k(.param .u64 out, .param .u32 u) {{
-            .reg .b64 %o; .reg .b32 %t, %u, %x, %y, %s, %v<{REGISTERS}>, %n<4>; .reg .pred %p, %q, %alike;
+            .reg .b64 %o; .reg .b32 %t, %u, %x, %y, %s, %v<{REGISTERS}>, %n<4>; .reg .pred %p, %q, %alike, %first;
             .shared .align 4 .b32 s[64];
             ld.param.u64 %o, [out]; ld.param.u32 %u, [u]; mov.u32 %t, %tid.x; mad.wide.u32 %o, %t, {4 * REGISTERS}, %o;
             shl.b32 %s, %t, 2; mov.u32 %x, s; add.u32 %s, %s, %x; st.shared.u32 [%s], 0; bar.sync 0;

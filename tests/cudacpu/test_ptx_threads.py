@@ -275,3 +275,19 @@ def test_a_warp_s_reduction_of_floats(operation, values, wanted):
     out = np.array((values * 32)[:32], np.float32)
     loaded.launch("k", out, block=(32,))
     assert (out.view(np.uint32) == (np.float32(wanted).view(np.uint32) if wanted == wanted else 0x7FFFFFFF)).all()
+
+
+def test_a_warp_that_alone_reduces_before_a_barrier_keeps_the_form(form):
+    loaded = kernel(
+        """cvt.rn.f32.u32 %f1, %t; setp.gt.u32 %p1, %t, 31; @%p1 bra after;
+        shfl.sync.bfly.b32 %f2|%p2, %f1, 16, 31, -1; add.f32 %f1, %f1, %f2;
+        setp.gt.u32 %p3, %t, 15; @%p3 bra inner; add.f32 %f1, %f1, 0f3F800000; inner:
+        vote.sync.ballot.b32 %r1, %p3, -1; setp.ne.u32 %p4, %t, 0; @%p4 bra after; st.shared.u32 [s], %r1;
+        after: bar.sync 0; ld.shared.u32 %r2, [s]; cvt.rzi.u32.f32 %r3, %f1; add.u32 %r2, %r2, %r3;
+        st.global.u32 [%o], %r2;""",
+        shared=".shared .b32 s;",
+    )
+    assert loaded.kernels["k"].kind == form
+    lanes = np.arange(64)
+    own = np.where(lanes < 32, lanes + (lanes ^ 16) + (lanes < 16), lanes)
+    assert (result(loaded) == (0xFFFF0000 + own).astype(np.uint32)).all()

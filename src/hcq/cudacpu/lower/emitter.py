@@ -17,6 +17,7 @@ from hcq.cudacpu.abi import Op, Thread
 from hcq.cudacpu.lower import checks, modifiers, registry
 from hcq.cudacpu.lower.arithmetic import canonical
 from hcq.cudacpu.lower.types import bits_of, llvm, signed, width
+from hcq.cudacpu.lower.uniform import LANES
 from hcq.cudacpu.ptx.errors import PtxError, Unsupported
 from hcq.cudacpu.ptx.nodes import (
     Immediate,
@@ -24,6 +25,7 @@ from hcq.cudacpu.ptx.nodes import (
     Label,
     Not,
     Operand,
+    Pair,
     Register,
     Sink,
     Special,
@@ -281,11 +283,33 @@ class Emitter:
         if instruction.guard is None or instruction.opcode == "bra":
             self._translate(translation, instruction)
             return
+        if self.lanes is not None and instruction.opcode in LANES:
+            self._taking_part(self.lanes, translation, instruction, instruction.guard)
+            return
         yes, after = self.label("do"), self.label("next")
         self.choose(self.read(instruction.guard, "pred"), yes, after)
         self.place(yes)
         self._translate(translation, instruction)
         self.place(after)
+
+    def _taking_part(
+        self, lanes: Lanes, translation: registry.Translation, instruction: Instruction, guard: Register | Not
+    ) -> None:
+        """An operation that all threads come to; those whose guard doesn't hold give nothing and keep what they had."""
+        lanes.active = self.read(guard, "pred")
+        first = instruction.operands[0]
+        targets = (first.first, first.second) if isinstance(first, Pair) else (first,)
+        kept = []
+        for each in targets:
+            if isinstance(each, Register):
+                slot, stored = self.here().register(each)
+                kept.append((slot, stored, self.op(f"load {stored}, ptr {slot}")))
+        self._translate(translation, instruction)
+        for slot, stored, old in kept:
+            new = self.op(f"load {stored}, ptr {slot}")
+            chosen = self.op(f"select i1 {lanes.active}, {stored} {new}, {stored} {old}")
+            self.do(f"store {stored} {chosen}, ptr {slot}")
+        lanes.active = ""
 
     def _translate(self, translation: registry.Translation, instruction: Instruction) -> None:
         if self.unit.options.check:

@@ -22,6 +22,7 @@ class Lanes:
 
     def __init__(self, e: Emitter) -> None:
         self._number = e.slot("i32", name="lanes")
+        self.active = ""  # whether the thread takes part in the operation that is written; empty: it does
         self._e = e
 
     def begin(self, told: bool) -> None:
@@ -111,7 +112,8 @@ class Lanes:
         e = self._e
         number = e.op(f"load i32, ptr {self._number}")
         told = self._array("lanes.told", "i32", number)
-        e.do(f"store i32 {number}, ptr addrspace(3) {_at(e, 'i32', told, e.context.linear(e))}, align 4")
+        own = e.op(f"select i1 {self.active}, i32 {number}, i32 0") if self.active else number
+        e.do(f"store i32 {own}, ptr addrspace(3) {_at(e, 'i32', told, e.context.linear(e))}, align 4")
         row = self._row(type, value)
         numbers = self._all("i32", _at(e, "i32", told, e.op(f"and i32 {e.context.linear(e)}, -32")))
         return self._members(numbers, number, mask), row

@@ -9,8 +9,8 @@ from hcq.cudacpu.lower import layout
 from hcq.cudacpu.lower.analysis import Facts, facts_of, register_types
 from hcq.cudacpu.lower.emitter import quoted
 from hcq.cudacpu.lower.frames import Place
+from hcq.cudacpu.lower.gathering import gathered
 from hcq.cudacpu.lower.nans import unsettled
-from hcq.cudacpu.lower.uniform import converged
 from hcq.cudacpu.ptx.errors import PtxError, Unsupported
 from hcq.cudacpu.ptx.nodes import Function, Module
 
@@ -94,7 +94,7 @@ class Unit:
         self.regions = regions  # whether it is the module of the kernels that become regions
         self.facts: dict[str, Facts] = facts_of(module)
         self.functions: dict[str, Function] = {f.name: f for f in module.functions}
-        self._meeting: dict[str, bool] = {}
+        self._meeting: dict[str, Function | None] = {}
         self._types: dict[str, dict[str, str]] = {}
         self._unsettled: dict[str, frozenset[str]] = {}
         self._declarations: dict[str, None] = {}
@@ -106,15 +106,16 @@ class Unit:
         """How a kernel is called (abi.hpp)."""
         facts = self.facts[function.name]
         if facts.suspends:
-            return "regions" if self.options.regions and (facts.whole or self._converged(function)) else "threads"
+            return "regions" if self.options.regions and (facts.whole or self._gathered(function)) else "threads"
         # Where threads go round loops, these may go round together, with a vector of threads in each step.
         return "regions" if facts.loops and self.options.regions else "loop"
 
-    def _converged(self, function: Function) -> bool:
-        facts = self.facts[function.name]
+    def _gathered(self, function: Function) -> Function | None:
+        """The kernel as regions have it, if its threads meet wherever it suspends."""
         if function.name not in self._meeting:
+            facts = self.facts[function.name]
             others = any(self.facts[name].suspends for name in facts.calls if name in self.facts)
-            self._meeting[function.name] = not others and not facts.yields and converged(function)
+            self._meeting[function.name] = None if others or facts.yields else gathered(function)
         return self._meeting[function.name]
 
     def translate(self) -> Translated:
@@ -130,7 +131,7 @@ class Unit:
             if function.entry:
                 if (self.kind(function) == "regions") != self.regions:
                     continue
-                text, made = kernel(self, function)
+                text, made = kernel(self, self._meeting.get(function.name) or function)
                 kernels.append(made)
                 texts.append(text)
             elif not self.facts[function.name].inline:

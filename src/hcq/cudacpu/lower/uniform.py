@@ -6,6 +6,8 @@ another parts them until all ways from it meet again. Threads that leave for goo
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hcq.cudacpu.lower.analysis import SUSPENDING, destinations, is_whole_barrier, registers_in
 from hcq.cudacpu.lower.flow import Block, blocks_of, influenced, joins, reaching
 from hcq.cudacpu.ptx.nodes import Address, Function, Group, Instruction, Operand, Pair, Special, Symbol, Vector
@@ -29,27 +31,29 @@ def meets(instruction: Instruction) -> bool:
     )
 
 
-def converged(function: Function) -> bool:
-    """Whether all of a kernel's suspending instructions are reached by all threads that are left, together."""
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """What is known of where a kernel's threads should meet: `parted` are the instructions that not all come to."""
+
+    parted: tuple[Instruction, ...]
+    varying: frozenset[str]  # registers that may differ between threads
+
+
+def meetings(function: Function) -> Meetings | None:
+    """Of a kernel; None where it has suspending instructions at which threads can't meet in the form of regions.
+
+    An operation of a warp may have a guard: it says who takes part. Others may not, where it differs.
+    """
     blocks = blocks_of(function)
-    meeting: set[int] = set()
-    for block in blocks:
-        for each in block.body:
-            if each.opcode in SUSPENDING:
-                if not meets(each):
-                    return False
-                meeting.add(block.number)
-    among = reaching(blocks, meeting)
-    varying = _varying(function, blocks, among)
-    parted = varying[1]
-    if meeting & parted:
-        return False
-    return not any(
-        each.guard is not None and set(registers_in(each.guard)) & varying[0]
-        for number in meeting
-        for each in blocks[number].body
-        if each.opcode in SUSPENDING
-    )
+    suspending = [(block.number, each) for block in blocks for each in block.body if each.opcode in SUSPENDING]
+    if not all(meets(each) for _, each in suspending):
+        return None
+    among = reaching(blocks, {number for number, _ in suspending})
+    varying, parted = _varying(function, blocks, among)
+    for _, each in suspending:
+        if each.guard is not None and each.opcode not in LANES and set(registers_in(each.guard)) & varying:
+            return None
+    return Meetings(tuple(each for number, each in suspending if number in parted), frozenset(varying))
 
 
 def _varying(function: Function, blocks: list[Block], among: set[int]) -> tuple[set[str], set[int]]:
