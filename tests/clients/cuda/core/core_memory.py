@@ -9,13 +9,14 @@ from cuda.core import (
     Device,
     DeviceMemoryResource,
     DeviceMemoryResourceOptions,
+    Host,
     LegacyPinnedMemoryResource,
     ManagedMemoryResource,
     PinnedMemoryResource,
     VirtualMemoryResource,
     launch,
 )
-from cuda.core.utils import StridedMemoryView, args_viewable_as_strided_memory
+from cuda.core.utils import StridedMemoryView, args_viewable_as_strided_memory, copy_batch, prefetch_batch
 
 INCREMENT = """
 extern "C" __global__ void increment(int* data, int by, int count) {
@@ -202,3 +203,46 @@ def example_a_device_describes_itself():
     assert properties.can_use_64_bit_stream_mem_ops and properties.memory_pools_supported
     assert len(gpu.uuid) == 36 and gpu.name and gpu.compute_capability.major >= 5
     assert Device(0).uuid != Device(1).uuid and Device(0).pci_bus_id != Device(1).pci_bus_id
+
+
+def example_copies_in_batches():
+    gpu = device()
+    stream = gpu.create_stream()
+    sources = [upload(np.full(COUNT, value, np.int32), stream) for value in range(4)]
+    targets = [gpu.allocate(COUNT * 4, stream=stream) for _ in sources]
+    copy_batch(stream, sources, targets)
+    for value, target in enumerate(targets):
+        assert (download(target, np.int32, stream) == value).all()
+
+
+def example_managed_memory_and_where_it_should_be():
+    gpu = device()
+    stream, pool = gpu.create_stream(), ManagedMemoryResource()
+    buffers = [pool.allocate(COUNT * 4, stream=stream) for _ in range(2)]
+    stream.sync()
+    for buffer in buffers:
+        view(buffer, np.int32)[:] = 1
+    buffers[0].preferred_location = gpu
+    assert buffers[0].preferred_location == gpu
+    buffers[0].read_mostly = True
+    assert buffers[0].read_mostly and not buffers[1].read_mostly
+    prefetch_batch(stream, buffers, gpu)
+    increment(stream, buffers[1])
+    buffers[1].prefetch(Host(), stream=stream)
+    stream.sync()
+    assert [int(view(buffer, np.int32)[5]) for buffer in buffers] == [1, 2]
+
+
+def example_pointers_are_told_apart():
+    gpu = device()
+    stream = gpu.create_stream()
+    kinds = {
+        gpu.memory_resource: (True, False),
+        LegacyPinnedMemoryResource(): (True, True),
+        ManagedMemoryResource(): (True, True),
+    }
+    for resource, expected in kinds.items():
+        made = resource.allocate(64, stream=stream)
+        found = Buffer.from_handle(int(made.handle), made.size)  # asks the driver what it is
+        assert (found.is_device_accessible, found.is_host_accessible) == expected, resource
+        made.close(stream)
