@@ -100,6 +100,16 @@ def warp_matrices(gpu):
 
 
 @case
+def warp_matrices_by_way_of_shared_memory(gpu):
+    k = 48
+    a, b = generator(1).standard_normal((32, k)).astype("f2"), generator(2).standard_normal((k, 32)).astype("f2")
+    bias, out = generator(3).standard_normal(32).astype("f4"), gpu.zeros((32, 32), "f2")
+    kernel = gpu.kernel("wmma", "warp_matrix_shared")
+    kernel(1, 128, gpu.array(a), gpu.array(b), gpu.array(bias), out, k)
+    near(out.get(), np.maximum(a.astype("f8") @ b.astype("f8") + bias, 0), 1e-3, 1e-3)
+
+
+@case
 def matrix_instruction_of_eight(gpu):
     k = 24
     a, b = generator(1).standard_normal((16, k)).astype("f2"), generator(2).standard_normal((8, k)).astype("f2")
