@@ -175,8 +175,6 @@ void Check::access(uint32_t thread, uint64_t address, uint32_t bytes, Access acc
 void Check::shared(uint32_t thread, uint64_t address, uint32_t bytes, Access access, uint32_t line) {
   uint64_t offset = address - reinterpret_cast<uint64_t>(block_->shared);
   bool write = access == Access::write || access == Access::write_strong;
-  bool strong = access >= Access::read_strong;
-  if (strong) order(thread, address, access);
   for (uint32_t i = 0; i < bytes; ++i) {
     Cell& cell = shared_[offset + i];
     if (!write && cell.round != round_) {
@@ -185,8 +183,9 @@ void Check::shared(uint32_t thread, uint64_t address, uint32_t bytes, Access acc
             static_cast<unsigned long long>(offset), static_cast<unsigned long long>(offset + i));
     }
     if (write) cell.round = round_;
-    if (!strong) touch(cell, thread, address + i, write, "shared", line);
+    touch(cell, thread, address + i, access, "shared", line);
   }
+  order(thread, address, access);
 }
 
 void Check::global(uint32_t thread, uint64_t address, uint32_t bytes, Access access, uint32_t line) {
@@ -212,27 +211,42 @@ void Check::global(uint32_t thread, uint64_t address, uint32_t bytes, Access acc
     range_ = bounds.base;
     range_bytes_ = bounds.bytes;
   }
-  if (access >= Access::read_strong) return order(thread, address, access);
   for (uint32_t i = 0; i < bytes; ++i) {
     auto found_at = global_.find((address + i) / 8);
     if (found_at == global_.end()) {
-      if (global_.size() >= kGranules) return;
+      if (global_.size() >= kGranules) break;
       found_at = global_.emplace((address + i) / 8, Granule{}).first;
     }
-    touch(found_at->second.cells[(address + i) % 8], thread, address + i, access == Access::write, "global", line);
+    touch(found_at->second.cells[(address + i) % 8], thread, address + i, access, "global", line);
   }
+  order(thread, address, access);
 }
 
-void Check::touch(Cell& cell, uint32_t thread, uint64_t address, bool write, const char* memory, uint32_t line) {
+// Two plain accesses, or a plain write and an atomic. A plain read beside an atomic is what programs do that look
+// whether it is time to ask again.
+void Check::touch(Cell& cell, uint32_t thread, uint64_t address, Access access, const char* memory, uint32_t line) {
+  if (access == Access::read_strong || access == Access::write_strong) return;
+  bool write = access == Access::write, atomic = access == Access::atomic;
   auto race = [&](uint32_t other, const char* did) {
     bool is_shared = memory[0] == 's';
     uint64_t at = is_shared ? address - reinterpret_cast<uint64_t>(block_->shared) : address;
     found(thread, kLaunchFailed, line, address,
-          "a race: it %s byte 0x%llx of %s memory, which thread %s %s, with no barrier and no atomic between them",
-          write ? "writes" : "reads", static_cast<unsigned long long>(at), memory, triple(block_, other).text, did);
+          "a race: it %s byte 0x%llx of %s memory, which thread %s %s, with nothing between that orders them",
+          write    ? "writes"
+          : atomic ? "changes by an atomic"
+                   : "reads",
+          static_cast<unsigned long long>(at), memory, triple(block_, other).text, did);
   };
   if (cell.written && cell.writer != thread && !before(cell.writer, cell.written, thread)) race(cell.writer, "wrote");
+  if (atomic) {
+    cell.changed = own_[thread];
+    cell.changer = static_cast<uint16_t>(thread);
+    return;
+  }
   if (write) {
+    if (cell.changed && cell.changer != thread && !before(cell.changer, cell.changed, thread)) {
+      race(cell.changer, "changed by an atomic");
+    }
     for (int i = 0; i < 2; ++i) {
       if (cell.read[i] && cell.reader[i] != thread && !before(cell.reader[i], cell.read[i], thread)) {
         race(cell.reader[i], "read");
@@ -278,6 +292,7 @@ void Check::learn(uint32_t thread, const Clocks& from) {
 // An atomic hands on what its thread knew, and learns what those before it handed on: more order than PTX gives to
 // relaxed ones, so that no race is told that is none.
 void Check::order(uint32_t thread, uint64_t address, Access access) {
+  if (access < Access::read_strong) return;
   Clocks& word = words_[words_.size() < kWords || words_.count(address) ? address : 0];
   if (access != Access::write_strong) learn(thread, word);
   if (access == Access::read_strong) return;

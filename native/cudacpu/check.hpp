@@ -37,11 +37,11 @@ class Check {
  private:
   // For each thread the last of its steps that is known to have come before. Empty: what `floor_` says.
   using Clocks = std::vector<uint32_t>;
-  // Who touched a byte last: a writer, and two readers. A step of 0 is none. Atomics leave no trace.
+  // Who touched a byte last: a writer, one that changed it by an atomic, and two readers. A step of 0 is none.
   struct Cell {
-    uint32_t written, read[2];
+    uint32_t written, changed, read[2];
     uint32_t round;  // shared memory: the block that wrote the byte; others did not
-    uint16_t writer, reader[2];
+    uint16_t writer, changer, reader[2];
   };
   struct Granule {
     Cell cells[8];
@@ -49,7 +49,7 @@ class Check {
 
   void shared(uint32_t thread, uint64_t address, uint32_t bytes, Access access, uint32_t line);
   void global(uint32_t thread, uint64_t address, uint32_t bytes, Access access, uint32_t line);
-  void touch(Cell& cell, uint32_t thread, uint64_t address, bool write, const char* what, uint32_t line);
+  void touch(Cell& cell, uint32_t thread, uint64_t address, Access access, const char* memory, uint32_t line);
   void order(uint32_t thread, uint64_t address, Access access);
   bool before(uint32_t other, uint32_t step, uint32_t thread) const;
   void join(Clocks& into, uint32_t thread) const;

@@ -34,6 +34,8 @@ MISTAKES = {
     ("write_after_read", 32, 16, ""): (FAILED, "", f"a race: it (writes|reads) byte 0x0 {SHARED}"),
     ("shuffle_between_read_and_write", 32, 16, ""): (FAILED, "(0, 0, 0)", f"it writes byte 0x0 {SHARED}, .* read,"),
     ("race_in_global_memory", 40, 0, ""): (FAILED, "(1, 0, 0)", r"of global memory, which thread \(0, 0, 0\) wrote"),
+    ("atomic_beside_a_write", 40, 16, ""): (FAILED, "(1, 0, 0)", f"changes by an atomic byte 0x0 {SHARED}, .* wrote"),
+    ("write_beside_an_atomic", 2, 0, ""): (FAILED, "(1, 0, 0)", "of global memory, .* changed by an atomic,"),
     ("local_over_the_end", 9, 0, ""): (ILLEGAL, "(8, 0, 0)", "a write of 4 bytes at 32 of local memory, .* has 32"),
     ("divergent_barrier", 32, 0, ""): (FAILED, "", "a divergent barrier: it stands at barrier 0 here, and thread"),
     ("heap_over_the_end", 1, 0, ""): (ILLEGAL, "(0, 0, 0)", "40 bytes after the start of 40 bytes"),
@@ -45,6 +47,7 @@ RIGHT = {
     ("barrier_between_neighbours", 64, 256, ""): [i ^ 1 for i in range(64)],
     ("warp_between_read_and_write", 32, 16, ""): [],
     ("atomics_in_global_memory", 40, 0, ""): [0, 0, 0, 0, 780],
+    ("atomics_after_a_write", 40, 16, ""): [40],
     ("handed_on_by_an_atomic", 8, 0, ""): [0, 1, 77],
     ("made_and_taken", 64, 128, ""): list(range(32)),
     ("variables", 1, 0, ""): [10],
@@ -86,7 +89,7 @@ def test_a_mistake_is_found_and_said_where(answers, case):
     assert got == result, said
     assert f"kernel '{case[0]}', block (0, 0, 0), thread {thread or '('}" in said
     assert re.search(text, said), said
-    assert re.search(r"^\s*(@%\w+\s+)?(ld|st|atom|red|bar)\b", line_of(case[0], said)), said
+    assert re.search(r"^\s*(@!?%\w+\s+)?(ld|st|atom|red|bar)\b", line_of(case[0], said)), said
 
 
 def test_the_source_line_is_said(answers):
