@@ -291,3 +291,8 @@ def test_a_warp_that_alone_reduces_before_a_barrier_keeps_the_form(form):
     lanes = np.arange(64)
     own = np.where(lanes < 32, lanes + (lanes ^ 16) + (lanes < 16), lanes)
     assert (result(loaded) == (0xFFFF0000 + own).astype(np.uint32)).all()
+
+
+def test_a_kernel_with_hundreds_of_operations_of_a_warp_stays_a_coroutine(form):
+    some, many = (kernel("shfl.sync.bfly.b32 %r1, %t, 1, 31, -1;" * n) for n in (2, 201))
+    assert some.kernels["k"].kind == form and many.kernels["k"].kind == "threads"

@@ -13,12 +13,15 @@ from hcq.cudacpu.lower.uniform import LANES, Meetings, meetings, meets
 from hcq.cudacpu.ptx.nodes import Function, Immediate, Instruction, Label, Not, Operand, Register, Symbol
 
 _MOST = 32  # branches that are rewritten, at most
+_REGIONS = 200  # meetings, at most: each is a region that LLVM has to work on, 50 of them some seconds
 
 Statement = Instruction | Label
 
 
 def gathered(function: Function) -> Function | None:
     """The kernel, rewritten so that all that are left come to each meeting; None where that can't be."""
+    if sum(isinstance(each, Instruction) and meets(each) for each in function.body or ()) > _REGIONS:
+        return None
     for count in range(_MOST):
         found = meetings(function)
         if found is None:
