@@ -225,6 +225,7 @@ void add_stream(const StreamPtr& stream) {
 void end_stream(const StreamPtr& stream) {
   std::lock_guard<std::mutex> hold(scheduler().lock);
   stream->destroyed = true;
+  stream->handle = nullptr;  // its slot may become another's while the stream still has work
   if (stream->queue.empty() && !stream->running) forget(*stream);
 }
 

@@ -15,7 +15,7 @@ struct Stream {
   const unsigned flags;
   std::atomic<int> priority;  // of work that is given to it from now on; a lower number goes first
   const uint64_t id;
-  CUstream handle = nullptr;
+  CUstream handle = nullptr;           // none of its own: the default ones, and what was destroyed
   std::atomic<bool> capturing{false};  // it is part of a capture: see capture.hpp
 
   Stream(Context& context, unsigned flags, int priority);

@@ -321,3 +321,17 @@ def check_threads_that_have_nothing_to_do_end():
     while names().count("cuda-stream") > 2 and time.monotonic() < end:
         time.sleep(0.1)
     assert names().count("cuda-stream") <= 2
+
+
+def check_the_end_of_a_context_ends_no_other_streams():
+    current = out(ctypes.c_void_p, cuda.cuCtxGetCurrent)
+    made = out(ctypes.c_void_p, cuda.cuCtxCreate_v2, 0, 0)
+    busy = Held().__enter__()
+    cuda.cuStreamDestroy_v2(busy)  # it still has work, and its handle may be given to others
+    cuda.cuCtxPushCurrent_v2(current)
+    for on in [stream() for _ in range(100)]:
+        cuda.cuStreamDestroy_v2(on)
+    mine = [stream() for _ in range(200)]
+    cuda.cuCtxDestroy_v2(made)
+    for on in mine:
+        cuda.cuStreamSynchronize(on)
