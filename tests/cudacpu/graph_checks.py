@@ -138,7 +138,8 @@ def check_parameters_are_read_and_set_in_graphs_and_in_executables():
     assert memory[0] == 6
     run(instantiate(graph), on)
     assert memory[0] == 5
-    cuda.cuGraphKernelNodeSetParams_v2(node, ctypes.byref(Arguments(made, memory, 0, 7).params))
+    arguments = Arguments(made, memory, 0, 7)  # kept until the call has read what the structure points to
+    cuda.cuGraphKernelNodeSetParams_v2(node, ctypes.byref(arguments.params))
     run(instantiate(graph), on)
     assert memory[0] == 7
     run(executable, on)

@@ -253,8 +253,8 @@ def check_one_executable_launched_and_updated_by_many_threads():
     def updates():
         node = Pointer(nodes(graph)[0])
         for _ in range(rounds):
-            params = Arguments(made, memory, 1, 1).params
-            cuda.cuGraphExecKernelNodeSetParams_v2(executable, node, ctypes.byref(params))
+            arguments = Arguments(made, memory, 1, 1)  # kept until the call has read what the structure points to
+            cuda.cuGraphExecKernelNodeSetParams_v2(executable, node, ctypes.byref(arguments.params))
 
     in_threads(launches, launches, launches, updates)
     # Launches of one executable never overlap, so that no addition is lost.
