@@ -222,13 +222,12 @@ void Check::global(uint32_t thread, uint64_t address, uint32_t bytes, Access acc
   order(thread, address, access);
 }
 
-// Two plain accesses, or a plain write and an atomic. A plain read beside an atomic is what programs do that look
-// whether it is time to ask again.
+// Two plain accesses, or a plain one and an atomic; but for plain reads of global memory beside atomics, by which
+// programs look whether it is worth asking.
 void Check::touch(Cell& cell, uint32_t thread, uint64_t address, Access access, const char* memory, uint32_t line) {
   if (access == Access::read_strong || access == Access::write_strong) return;
-  bool write = access == Access::write, atomic = access == Access::atomic;
+  bool write = access == Access::write, atomic = access == Access::atomic, is_shared = memory[0] == 's';
   auto race = [&](uint32_t other, const char* did) {
-    bool is_shared = memory[0] == 's';
     uint64_t at = is_shared ? address - reinterpret_cast<uint64_t>(block_->shared) : address;
     found(thread, kLaunchFailed, line, address,
           "a race: it %s byte 0x%llx of %s memory, which thread %s %s, with nothing between that orders them",
@@ -237,34 +236,28 @@ void Check::touch(Cell& cell, uint32_t thread, uint64_t address, Access access, 
                    : "reads",
           static_cast<unsigned long long>(at), memory, triple(block_, other).text, did);
   };
-  if (cell.written && cell.writer != thread && !before(cell.writer, cell.written, thread)) race(cell.writer, "wrote");
-  if (atomic) {
-    cell.changed = own_[thread];
-    cell.changer = static_cast<uint16_t>(thread);
-    return;
+  auto beside = [&](uint32_t other, uint32_t step) { return step && other != thread && !before(other, step, thread); };
+  if (beside(cell.writer, cell.written)) race(cell.writer, "wrote");
+  if (!atomic && (write || is_shared) && beside(cell.changer, cell.changed)) race(cell.changer, "changed by an atomic");
+  for (int i = 0; i < 2 && (write || (atomic && is_shared)); ++i) {
+    if (beside(cell.reader[i], cell.read[i])) race(cell.reader[i], "read");
   }
+  auto who = static_cast<uint16_t>(thread);
   if (write) {
-    if (cell.changed && cell.changer != thread && !before(cell.changer, cell.changed, thread)) {
-      race(cell.changer, "changed by an atomic");
-    }
-    for (int i = 0; i < 2; ++i) {
-      if (cell.read[i] && cell.reader[i] != thread && !before(cell.reader[i], cell.read[i], thread)) {
-        race(cell.reader[i], "read");
-      }
-    }
     cell.written = own_[thread];
-    cell.writer = static_cast<uint16_t>(thread);
-    return;
+    cell.writer = who;
+  } else if (atomic) {
+    cell.changed = own_[thread];
+    cell.changer = who;
+  } else {
+    // A read that is known to have come before this one needs no trace beside it. Of others, one of another warp stays:
+    // what orders the rest of a warp with a writer doesn't order that one.
+    auto warp = [&](int i) { return cell.reader[i] / 32u; };
+    bool same = warp(0) == thread / 32 && warp(1) != thread / 32;
+    int slot = !beside(cell.reader[0], cell.read[0]) ? 0 : !beside(cell.reader[1], cell.read[1]) ? 1 : same ? 0 : 1;
+    cell.read[slot] = own_[thread];
+    cell.reader[slot] = who;
   }
-  // A read that is known to have come before this one needs no trace beside it. Of others, one of another warp stays:
-  // what orders the rest of a warp with a writer doesn't order that one.
-  auto known = [&](int i) {
-    return !cell.read[i] || cell.reader[i] == thread || before(cell.reader[i], cell.read[i], thread);
-  };
-  auto warp = [&](int i) { return cell.reader[i] / 32u; };
-  int slot = known(0) ? 0 : known(1) ? 1 : warp(0) == thread / 32 && warp(1) != thread / 32 ? 0 : 1;
-  cell.read[slot] = own_[thread];
-  cell.reader[slot] = static_cast<uint16_t>(thread);
 }
 
 // -- order ------------------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ MISTAKES = {
     ("shuffle_between_read_and_write", 32, 16, ""): (FAILED, "(0, 0, 0)", f"it writes byte 0x0 {SHARED}, .* read,"),
     ("race_in_global_memory", 40, 0, ""): (FAILED, "(1, 0, 0)", r"of global memory, which thread \(0, 0, 0\) wrote"),
     ("atomic_beside_a_write", 40, 16, ""): (FAILED, "(1, 0, 0)", f"changes by an atomic byte 0x0 {SHARED}, .* wrote"),
+    ("read_beside_an_atomic", 2, 16, ""): (FAILED, "(1, 0, 0)", f"reads byte 0x0 {SHARED}, .* changed by an atomic,"),
     ("write_beside_an_atomic", 2, 0, ""): (FAILED, "(1, 0, 0)", "of global memory, .* changed by an atomic,"),
     ("local_over_the_end", 9, 0, ""): (ILLEGAL, "(8, 0, 0)", "a write of 4 bytes at 32 of local memory, .* has 32"),
     ("divergent_barrier", 32, 0, ""): (FAILED, "", "a divergent barrier: it stands at barrier 0 here, and thread"),
