@@ -77,10 +77,10 @@ def nvrtc():
         _, program = binding.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], [])
         (error,) = binding.nvrtcCompileProgram(program, 2, OPTIONS)
         size = binding.nvrtcGetProgramLogSize(program)[1]
-        log = b" " * size
+        log = bytearray(size)  # not b" " * size: where that is 1 it is a byte that all of Python shares
         binding.nvrtcGetProgramLog(program, log)
         assert not error and b"warning" not in log, f"{log.decode()}\n{text}"
-        ptx = b" " * binding.nvrtcGetPTXSize(program)[1]
+        ptx = bytearray(binding.nvrtcGetPTXSize(program)[1])
         binding.nvrtcGetPTX(program, ptx)
         return ptx.rstrip(b"\0 ").decode()
 

@@ -87,7 +87,7 @@ def compiled(functions: list[Function], kind: str) -> Loaded:
     options = [b"--gpu-architecture=compute_80"]
     (error,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
     assert not error
-    ptx = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
+    ptx = bytearray(nvrtc.nvrtcGetPTXSize(program)[1])
     nvrtc.nvrtcGetPTX(program, ptx)
     nvrtc.nvrtcDestroyProgram(program)
     return Loaded(ptx.rstrip(b"\0 ").decode(), 1)

@@ -91,9 +91,9 @@ def _call(result: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _bytes(size: Any, get: Any, program: Any) -> bytes:
-    room = bytes(_call(size(program))[0])
-    _call(get(program, room))  # it is written in place
-    return room
+    room = bytearray(_call(size(program))[0])  # it is written in place; a bytes of length 1 is all of Python's
+    _call(get(program, room))
+    return bytes(room)
 
 
 def _text(size: Any, get: Any, program: Any) -> str:

@@ -86,15 +86,15 @@ def compiled(name: str, architecture: int, options: tuple[str, ...] = ("-lineinf
         (error,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
         if error:
             size = nvrtc.nvrtcGetProgramLogSize(program)[1]
-            log = b" " * size
+            log = bytearray(size)  # not b" " * size: where that is 1 it is a byte that all of Python shares
             nvrtc.nvrtcGetProgramLog(program, log)
             if b"cannot open source file" in log:
                 raise NoHeader(log.decode(errors="replace"))
             raise RuntimeError(f"{path.name} for compute_{architecture}: {log.decode(errors='replace')}")
         lowered = {each: nvrtc.nvrtcGetLoweredName(program, each.encode())[1].decode() for each in names}
-        ptx = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
+        ptx = bytearray(nvrtc.nvrtcGetPTXSize(program)[1])
         nvrtc.nvrtcGetPTX(program, ptx)
-        return Compiled(ptx, lowered)
+        return Compiled(bytes(ptx), lowered)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
