@@ -21,6 +21,7 @@ struct Flight {
   uint64_t record, position, given;
   Signal* begins;   // takes the time at which the command began
   Queue* followed;  // of a wait that the lane does: whose command it is for; a reference
+  uint32_t count;   // of commands that it stands for: the packet, and those behind it in bound commands
   PacketHeader* header() { return reinterpret_cast<PacketHeader*>(head); }
   const PacketHeader* header() const { return reinterpret_cast<const PacketHeader*>(head); }
 };
@@ -60,14 +61,16 @@ Flight& add(Queue* q, const uint8_t* packet, uint32_t units) {
   x.given = 0;
   x.begins = nullptr;
   x.followed = nullptr;
+  x.count = 1;
   return x;
 }
 
 void added(Flights& f) { f.count.store(f.size() + 1, std::memory_order_relaxed); }
 
-const char* name_of(const Flight& x) {
-  return x.header()->type == PacketType::exec ? reinterpret_cast<const ExecPacket*>(x.head)->program->name.c_str()
-                                              : "copy";
+std::string name_of(const Flight& x) {
+  std::string name =
+      x.header()->type == PacketType::exec ? reinterpret_cast<const ExecPacket*>(x.head)->program->name : "copy";
+  return x.count == 1 ? name : "one of " + std::to_string(x.count) + " commands from " + name + " on";
 }
 
 // The signal that the end of a flight sets, or null.
@@ -104,7 +107,7 @@ Timing* timing_of(const Flight& x) {
 }
 
 // The end of a packet that the interface refused: the device is lost, once what came before is over.
-Gave refused(Queue* q, const char* name) {
+Gave refused(Queue* q, const std::string& name) {
   Flights& f = *q->flights;
   if (f.size()) return Gave::full;
   device_lose(q->device, fault_record(Fault{q->device->name, name, f.refusal}), q);
@@ -171,6 +174,9 @@ void land(Queue* q, bool failed) {
       q->completed.store(q->completed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
       q->running.store(nullptr, std::memory_order_release);
     } else {
+      // The others of a run count; the first is what is told of it.
+      if (x.count > 1)
+        q->completed.store(q->completed.load(std::memory_order_relaxed) + x.count - 1, std::memory_order_release);
       command_ended(q, x.head, x.record, start, end);
     }
   } else if (failed) {
@@ -216,6 +222,8 @@ void flights_cover(Queue* q) {
   f.at(f.size() - 1).position = q->read_position;
 }
 
+bool flights_batches(const Queue* q) { return of(q).batch; }
+
 bool flights_promise(const Queue* q, const Signal* signal, uint64_t value) {
   const Flights& f = *q->flights;
   for (uint32_t i = f.size(); i-- > 0;) {
@@ -228,7 +236,7 @@ bool flights_promise(const Queue* q, const Signal* signal, uint64_t value) {
 Gave flights_exec(Queue* q, uint8_t* packet, const uint8_t* arguments, bool nothing) {
   if (flights_full(q)) return Gave::full;
   auto* p = reinterpret_cast<ExecPacket*>(packet);
-  if (!q->flights->refusal.empty()) return refused(q, p->program->name.c_str());
+  if (!q->flights->refusal.empty()) return refused(q, p->program->name);
   Flight& x = add(q, packet, p->header.flags & kTimed ? 2 : 1);
   std::string error;
   bool done = nothing;
@@ -251,6 +259,30 @@ Gave flights_copy(Queue* q, uint8_t* packet) {
     done = of(q).copy(q->flights->lane, p->destination, p->source, p->bytes, &x.command, &error);
   }
   return gave(q, x, done, error);
+}
+
+Batched flights_batch(Queue* q, uint32_t end, uint32_t count) {
+  Flights& f = *q->flights;
+  if (flights_full(q)) return Batched::full;
+  BoundCommands* commands = q->nested;
+  uint32_t offset = q->nested_offset;
+  Flight& x = add(q, commands->memory + static_cast<size_t>(offset) * kUnit, 1);
+  x.count = count;
+  std::string error = f.refusal;
+  bool done = false;
+  if (error.empty() && open_lane(q, &error)) {
+    x.given = now_ns();
+    done = of(q).batch(f.lane, commands, offset, end, &x.command, &error);
+    if (!done && error.empty()) return Batched::no;
+  }
+  switch (gave(q, x, done, error)) {
+    case Gave::yes:
+      return Batched::yes;
+    case Gave::full:
+      return Batched::full;
+    default:
+      return Batched::lost;
+  }
 }
 
 bool flights_signal(Queue* q, Signal* signal, uint64_t value, bool reserve) {

@@ -43,6 +43,9 @@ struct Interface {
   bool (*follow)(void* lane, const Command& other, Command* out, std::string* error);
   // Whether `over` is a look at memory, worth it right after giving a command.
   bool looks_cheaply;
+  // May be null. Bound commands from `offset` up to `end`, in units, as one: none of them waits, signals or is timed.
+  // False without an error: then they are given one by one.
+  bool (*batch)(void* lane, BoundCommands* commands, uint32_t offset, uint32_t end, Command* out, std::string* error);
 };
 
 // What stands between a queue's packets and its interface. Under the step lock, but for the two atomics.
@@ -54,6 +57,10 @@ void flights_close(Queue* q);  // the queue's last reference went
 enum class Gave : uint8_t { yes, full, lost };
 Gave flights_exec(Queue* q, uint8_t* packet, const uint8_t* arguments, bool nothing);
 Gave flights_copy(Queue* q, uint8_t* packet);
+// The bound commands from where the queue stands up to `end`, all `count` of them, as one; no: not so.
+enum class Batched : uint8_t { yes, full, lost, no };
+bool flights_batches(const Queue* q);
+Batched flights_batch(Queue* q, uint32_t end, uint32_t count);
 // Sets a signal once what was given is over; false: there is no room for that now.
 bool flights_signal(Queue* q, Signal* signal, uint64_t value, bool reserve = false);
 bool flights_timestamp(Queue* q, Signal* signal);

@@ -138,6 +138,15 @@ struct BoundCommands {
   uint32_t units = 0;
   // Of a graph: what is patched at many places at once, by slot number. Not changed after the first submit.
   std::vector<std::vector<Place>> slots;
+  // What an interface has made of them, and how that ends; under the step lock of the queue that they are submitted to.
+  void* carried = nullptr;
+  void (*drop)(void*) = nullptr;
+  BoundCommands() = default;
+  BoundCommands(const BoundCommands&) = delete;
+  BoundCommands& operator=(const BoundCommands&) = delete;
+  ~BoundCommands() {
+    if (drop) drop(carried);
+  }
 };
 
 // Applies a patch to bound commands: of a slot, or of one of their packets.

@@ -111,10 +111,14 @@ StepResult step(Queue* q, bool helper, uint64_t deadline) {
       break;
     }
     if (q->blocked.load(std::memory_order_acquire)) unblock(q);  // the entry is made anew if it still has to wait
-    if (q->nested && !q->flights && !failure(q) && !q->device->injections.load(std::memory_order_relaxed) &&
-        !recording())
-      run_chain(q);
-    Did did = run_packet(q, helper, deadline);
+    Did did = Did::again;
+    if (q->nested && !failure(q) && !q->device->injections.load(std::memory_order_relaxed) && !recording()) {
+      if (!q->flights)
+        run_chain(q);
+      else if (flights_batches(q))
+        did = run_batch(q, helper);
+    }
+    if (did == Did::again) did = run_packet(q, helper, deadline);
     if (did == Did::next || did == Did::again) {
       first = false;
       continue;

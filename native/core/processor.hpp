@@ -68,6 +68,8 @@ Did run_copy_packet(Queue* q, uint8_t* packet, bool helper);
 // Short execs of bound commands, one after the other: what run_exec does for each of them, with its looks at the world
 // taken once for some microseconds of work. The last command is left for run_packet, which ends the submit.
 void run_chain(Queue* q);
+// A run of bound commands that an interface takes as one; `again`: there is none here.
+Did run_batch(Queue* q, bool helper);
 // What a job of a program's groups took, once it is over.
 void note_duration(const Job* job);
 // The end of a copy from or to a file. One that failed drops the rest of its submit; the device is well.

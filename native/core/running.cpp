@@ -18,6 +18,7 @@ constexpr uint64_t kSpread = 15000;         // ns: launches longer than this are
 constexpr uint64_t kChain = 10000;          // ns of short execs between two looks at faults and deadlines
 constexpr uint64_t kSpreadBytes = 1 << 20;  // copies larger than this are
 constexpr uint64_t kCopyChunk = 256 << 10;
+constexpr uint32_t kLeastBatch = 3;          // commands that are worth being given to an interface as one
 constexpr uint64_t kHelperCopy = 256 << 10;  // bytes a waiting thread copies itself
 
 void run_exec_groups(const Job& job, uint64_t first, uint64_t last) {
@@ -228,6 +229,32 @@ void run_chain(Queue* q) {
   q->last_signal = 0;
   q->completed.store(q->completed.load(std::memory_order_relaxed) + ran, std::memory_order_release);
   q->running.store(nullptr, std::memory_order_release);
+}
+
+Did run_batch(Queue* q, bool helper) {
+  BoundCommands* bound = q->nested;
+  uint32_t end = q->nested_offset, count = 0;
+  while (end < bound->units) {
+    auto* h = reinterpret_cast<const PacketHeader*>(bound->memory + static_cast<size_t>(end) * kUnit);
+    if (h->flags & ~(kEndOfSubmit | kLabelled)) break;
+    if (h->type == PacketType::copy) {
+      auto* p = reinterpret_cast<const CopyPacket*>(h);
+      uint64_t apart = p->destination > p->source ? p->destination - p->source : p->source - p->destination;
+      bool overlap = apart && apart < p->bytes;
+      if (overlap || is_file_address(p->destination) || is_file_address(p->source)) break;
+    } else if (h->type != PacketType::exec && h->type != PacketType::barrier) {
+      break;
+    }
+    end += h->units;
+    ++count;
+  }
+  if (count < kLeastBatch) return Did::again;
+  if (helper && !bound->carried) return Did::refused;  // the first time takes long
+  Batched given = flights_batch(q, end, count);
+  if (given == Batched::no || given == Batched::lost) return Did::again;
+  if (given == Batched::full) return Did::full;
+  while (q->nested && q->nested_offset < end) advance(q, reinterpret_cast<const PacketHeader*>(current(q)));
+  return Did::next;
 }
 
 }  // namespace processor

@@ -116,25 +116,24 @@ Context::~Context() {
   if (generation_ != g_generation || !context_) return;  // inherited: the parent's driver is not here
   --g_held.contexts;
   if (memory_stream_) --g_held.streams;
+  end();
   if (ended_) return;
   {
     Current current(*this);
-    Result state = memory_stream_ ? api().stream_query(memory_stream_) : kSuccess;
-    if (state != kSuccess && state != kNotReady) abandoned_ = true;
-    if (!abandoned_) {
-      if (anchor_) api().event_destroy(anchor_);
-      for (void* page : word_pages_) api().host_free(page);
-      if (pool_) api().pool_destroy(pool_);
-      if (memory_stream_) api().stream_destroy(memory_stream_);
-    }
+    if (anchor_) api().event_destroy(anchor_);
+    for (void* page : word_pages_) api().host_free(page);
+    if (pool_) api().pool_destroy(pool_);
+    if (memory_stream_) api().stream_destroy(memory_stream_);
   }
-  if (abandoned_)
-    end();
-  else
-    api().primary_release(facts_.ordinal);
+  api().primary_release(facts_.ordinal);
 }
 
 void Context::end() {
+  if (!abandoned_ && memory_stream_) {
+    Current current(*this);
+    Result state = api().stream_query(memory_stream_);  // an error that stays shows everywhere
+    if (state != kSuccess && state != kNotReady) abandoned_ = true;
+  }
   if (!abandoned_ || ended_.exchange(true)) return;
   api().primary_release(facts_.ordinal);
   // Whoever else holds this context has no use of it any more; without this, opening anew would give the broken one.

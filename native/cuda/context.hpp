@@ -72,7 +72,8 @@ class Context : public std::enable_shared_from_this<Context> {
   bool reaches(Address at);
   // CUDA reported an error that stays with the context: nothing of it is given back any more.
   void abandon() { abandoned_ = true; }
-  // Ends an abandoned context, so that its device can be opened anew. Nothing that is left of it is touched after that.
+  // Ends a context that such an error is in, so that its device can be opened anew. Nothing that is left of it is
+  // touched after that.
   void end();
   bool abandoned() const { return abandoned_; }
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/device.hpp"
+#include "cuda/batch.hpp"
 
 namespace hcq::cuda {
 
@@ -254,6 +255,15 @@ bool follow(void* opened, const Command& other, Command* out, std::string* error
   return end_command(lane, g, done, false, out, error);
 }
 
+bool batch(void* opened, BoundCommands* commands, uint32_t offset, uint32_t end, Command* out, std::string* error) {
+  auto& lane = *static_cast<Lane*>(opened);
+  Current current(*lane.context);
+  Given* g = begin_command(lane, out->timed, error);
+  if (!g) return false;
+  bool done = launch_batch(lane.context, lane.stream, commands, offset, end, error);
+  return end_command(lane, g, done, out->timed, out, error);
+}
+
 void flush(void*) {}
 
 Over over(const Command& command, std::string* error) {
@@ -314,7 +324,8 @@ void drop(const Command& command) {
 
 void leave(void* context) { delete static_cast<std::shared_ptr<Context>*>(context); }
 
-constexpr Interface kInterface = {open, close, exec, copy, flush, over, times, tell, drop, leave, stamp, follow, true};
+constexpr Interface kInterface = {open, close, exec,  copy,  flush,  over, times,
+                                  tell, drop,  leave, stamp, follow, true, batch};
 }  // namespace
 
 const Interface& interface() { return kInterface; }

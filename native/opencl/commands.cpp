@@ -154,8 +154,8 @@ void leave(void* context) {
   delete c;
 }
 
-constexpr Interface kInterface = {open, close, exec,  copy,    flush,   over, times,
-                                  tell, drop,  leave, nullptr, nullptr, false};
+constexpr Interface kInterface = {open, close, exec,  copy,    flush,   over,  times,
+                                  tell, drop,  leave, nullptr, nullptr, false, nullptr};
 }  // namespace
 
 const Interface& interface() { return kInterface; }

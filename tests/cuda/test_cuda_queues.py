@@ -190,3 +190,67 @@ def test_structures_are_refused_by_name(dev, nvrtc):
     source = 'struct S { int a[3]; }; extern "C" __global__ void s(S v, int *out) { out[0] = v.a[0]; }'
     with pytest.raises(hcq.errors.InvalidProgram, match="argument 0 is a structure of 12 bytes"):
         dev.program("s", source)
+
+
+GRAPHED = """
+extern "C" __global__ void plus(int *out, const int *in, int value) {
+  out[threadIdx.x + blockIdx.x * blockDim.x] = in[threadIdx.x + blockIdx.x * blockDim.x] + value;
+}
+extern "C" __global__ void astray(int *out) { *(int *)8 = 1; }
+"""
+
+
+def test_a_graph_is_one_launch_of_a_graph_of_cudas(dev, nvrtc):
+    plus = dev.program("plus", GRAPHED)
+    x, y = hcq.zeros(64, hcq.i32, "CUDA"), hcq.zeros(64, hcq.i32, "CUDA")
+    plus(y, x, vals=(0,), local_size=(64, 1, 1), wait=True)
+    before = _native.cuda_held()[4]
+    with hcq.capture(inputs={"x": x}) as graph:
+        for value in range(5):
+            plus(y, x, vals=(graph.value("by", 1),), local_size=(64, 1, 1))
+            plus(x, y, vals=(value,), local_size=(64, 1, 1))
+    for _ in range(3):
+        graph.replay().wait()
+    assert _native.cuda_held()[4] > before
+    assert (x.numpy() == 3 * (5 + 10)).all()
+    graph.replay(vals={"by": 100}).wait()
+    assert (x.numpy() == 45 + 510).all()
+    other = hcq.array(np.full(64, 1000, np.int32), "CUDA")
+    replays = [graph.replay(x=buf, vals={"by": by}) for buf, by in ((other, 1), (x, 2), (other, 3))]
+    for replay in replays:
+        replay.wait()
+    assert (x.numpy() == 555 + 20).all() and (other.numpy() == 1000 + 15 + 25).all()
+
+
+def test_a_bound_queue_keeps_a_graph_through_updates(dev, nvrtc):
+    plus = dev.program("plus", GRAPHED)
+    x, y, z = (hcq.zeros(64, hcq.i32, "CUDA") for _ in range(3))
+    dev.synchronize()
+    queue = dev.hw_compute_queue_t()
+    for value, (out, src) in enumerate(((y, x), (z, y), (x, z)), 1):
+        queue.exec(plus, plus.fill_kernargs([out._buf, src._buf], (value,)), (2, 1, 1), (32, 1, 1))
+    done = dev.signal_t()
+    queue.signal(done, 1).bind(dev)
+    for turn in range(1, 4):
+        queue.update_signal(3, value=turn).submit(dev)
+    done.wait(3)
+    assert (x.numpy() == 18).all()
+    queue.update_exec(2, (1, 1, 1), (32, 1, 1)).update_signal(3, value=4).submit(dev)
+    done.wait(4)
+    assert (x.numpy()[:32] == 24).all() and (x.numpy()[32:] == 18).all()
+    queue.update_exec(1, (0, 1, 1), (32, 1, 1)).update_signal(3, value=5).submit(dev)
+    done.wait(5)
+    dev.synchronize()
+    assert (y.numpy()[:32] == 25).all() and (x.numpy()[:32] == z.numpy()[:32] + 3).all()
+
+
+def test_a_failure_within_a_graph_names_where_the_run_begins(dev, nvrtc):
+    plus, astray = dev.program("plus", GRAPHED), dev.program("astray", GRAPHED)
+    x, y = hcq.zeros(64, hcq.i32, "CUDA"), hcq.zeros(64, hcq.i32, "CUDA")
+    with hcq.capture() as graph:
+        plus(y, x, vals=(1,), local_size=(64, 1, 1))
+        plus(x, y, vals=(1,), local_size=(64, 1, 1))
+        astray(x)
+    with pytest.raises(hcq.errors.DeviceLost) as lost:
+        graph.replay().wait()
+    assert lost.value.command == "one of 3 commands from plus on"
