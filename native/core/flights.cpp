@@ -377,16 +377,18 @@ bool flights_follow(Queue* q, Signal* signal, uint64_t value) {
   return follows;
 }
 
-void flights_offer(Queue* q) {
-  if (!q->flights->offered.load(std::memory_order_relaxed)) return;
-  q->flights->offered.store(false, std::memory_order_relaxed);
-  if (!blocked_entries()) return;
+const Device* flights_offer(Queue* q) {
+  if (!q->flights->offered.exchange(false, std::memory_order_relaxed) || !blocked_entries()) return nullptr;
+  return q->device;
+}
+
+void look_again(const Device* device) {
   Queue* standing[kMostOthers];
   size_t count = 0;
   g_queues->lock.lock();
   for (Queue* other : g_queues->all)
-    if (other != q && other->device == q->device && other->blocked.load(std::memory_order_relaxed) &&
-        count < kMostOthers && queue_retain_live(other))
+    if (other->device == device && other->blocked.load(std::memory_order_relaxed) && count < kMostOthers &&
+        queue_retain_live(other))
       standing[count++] = other;
   g_queues->lock.unlock();
   for (size_t i = 0; i < count; ++i) {
@@ -467,8 +469,9 @@ void flights_look(Queue* q) {
   if (!q->flights->count.load(std::memory_order_relaxed) || !q->step_lock.try_lock()) return;
   bool any = flights_settle(q);
   any |= flights_rest(q, q->flights->stalled.load(std::memory_order_relaxed));
+  const Device* offers = flights_offer(q);
   q->step_lock.unlock();
-  flights_offer(q);
+  if (offers) look_again(offers);
   if (any) signal_wake(q->done);
   leave(q);
 }

@@ -78,8 +78,10 @@ bool flights_settle(Queue* q);
 // Before the step lock is given up: what was given starts, and the interface is to tell of its end. `stalled`: there is
 // more, which can only be given after that. True: something was over by then.
 bool flights_rest(Queue* q, bool stalled);
-// After the step lock was given up: queues of the device that stand for what was given look again, to follow it.
-void flights_offer(Queue* q);
+// Before the step lock is given up: whose queues are to look again, once it is, at what they stand for, since they may
+// follow it now; null: nobody's.
+const Device* flights_offer(Queue* q);
+void look_again(const Device* device);  // compares the address only: the device may be gone
 // Whether a thread has to step this queue. Any thread, without the step lock.
 bool flights_wanted(const Queue* q);
 // Calls see(packet copy, its record) for what is in flight, oldest first, until it returns false.

@@ -133,8 +133,9 @@ StepResult step(Queue* q, bool helper, uint64_t deadline) {
     break;
   }
   if (q->flights && flights_rest(q, result == StepResult::full)) first = false;
+  const Device* offers = q->flights ? flights_offer(q) : nullptr;
   q->step_lock.unlock();
-  if (q->flights) flights_offer(q);
+  if (offers) look_again(offers);
   if (!first) {
     if (helper) q->helped.fetch_add(1, std::memory_order_relaxed);
     wake_watchers(q);
