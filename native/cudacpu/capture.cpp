@@ -123,8 +123,8 @@ CUresult capture_launch(CUstream handle, const GraphExec& exec) {
     std::shared_ptr<Stream> stream;
     CUresult result = find_stream(context, handle, &stream);
     if (result) return result;
-    if (exec.source) return CUDA_ERROR_NOT_SUPPORTED;  // its allocations can't be those of another graph too
     std::lock_guard<std::mutex> hold(graph_mutex());
+    if (exec.sole) return CUDA_ERROR_NOT_SUPPORTED;  // its allocations can't be those of another graph too
     GraphNode* added;
     result = capture_node_locked(*stream, {CU_GRAPH_NODE_TYPE_GRAPH, nullptr, nullptr}, &added);
     if (!result) set_child(*added, graph_of(*exec.plan));

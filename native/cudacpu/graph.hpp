@@ -54,9 +54,10 @@ struct Graph {
   GraphNode* owner = nullptr;                     // of a child graph: the node that it belongs to
   std::vector<std::shared_ptr<GraphNode>> nodes;  // in the order in which they came
   UserReferences objects;
-  uint32_t captures = 0;     // captures that add to it now
-  uint32_t executables = 0;  // that were made of it and live
-  bool has_memory = false;   // nodes that allocate or free
+  uint32_t captures = 0;    // captures that add to it now
+  bool has_memory = false;  // nodes that allocate or free
+  // Held by the one executable that may be made of a graph with memory nodes at a time; it may outlive the graph.
+  std::weak_ptr<void> executable;
 };
 
 // Guards graphs, their nodes, executables and captures. No code of users, and no node, runs under it.

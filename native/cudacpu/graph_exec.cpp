@@ -63,7 +63,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags, Instantia
       why->result = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
       return flags & ~uint64_t{15} ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (graph->has_memory && graph->executables) return CUDA_ERROR_INVALID_VALUE;
+    if (graph->has_memory && !graph->executable.expired()) return CUDA_ERROR_INVALID_VALUE;
     GraphNode* wrong;
     auto exec = std::make_shared<GraphExec>();
     exec->plan = make_plan(*graph, &wrong);
@@ -74,10 +74,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags, Instantia
     exec->id = next_exec.fetch_add(1, std::memory_order_relaxed);  // no more than unique
     exec->flags = flags & ~uint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD};
     exec->objects = std::make_shared<const UserReferences>(graph->objects);
-    if (graph->has_memory) {
-      exec->source = handle;
-      ++graph->executables;
-    }
+    if (graph->has_memory) graph->executable = exec->sole = std::make_shared<char>();
     *out = exec->handle = static_cast<CUgraphExec>(handles<GraphExec>().add(exec));
     why->result = CUDA_GRAPH_INSTANTIATE_SUCCESS;
     return CUDA_SUCCESS;
@@ -96,7 +93,7 @@ CUresult launch(CUgraphExec handle, CUstream stream) {
     exec = find_exec(handle);
     if (!exec) return CUDA_ERROR_INVALID_VALUE;
     if (is_capturing(*target)) return CUDA_SUCCESS;
-    if (exec->source) found = launch_memory(*exec->plan, exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+    if (exec->sole) found = launch_memory(*exec->plan, exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
     if (found) return found;
     auto ended = std::make_shared<std::atomic<bool>>(false);
     node = std::make_shared<GraphLaunch>(*exec, ended);
@@ -174,7 +171,7 @@ HCQ_API cuGraphExecDestroy(CUgraphExec handle) {
   return with_graphs([&]() -> CUresult {
     dropped = handles<GraphExec>().remove(handle);
     if (!dropped) return CUDA_ERROR_INVALID_VALUE;
-    if (Graph* source = find_graph(dropped->source)) --source->executables;
+    dropped->sole.reset();  // at once, whoever else still has the executable
     return CUDA_SUCCESS;
   });
 }

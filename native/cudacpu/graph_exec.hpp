@@ -13,7 +13,7 @@ struct GraphExec {
   std::shared_ptr<Plan> plan;  // shared with the runs in flight: copied before it changes
   std::shared_ptr<const UserReferences> objects;
   std::shared_ptr<std::atomic<bool>> previous;  // whether the last launch ended; null: there was none
-  CUgraph source = nullptr;                     // the graph it was made of, where that has memory nodes
+  std::shared_ptr<void> sole;  // set where the graph it was made of has memory nodes: no other may be made of it
 };
 
 // Null for what is no handle. graph_mutex() is held, here and below.

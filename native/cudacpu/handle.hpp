@@ -39,13 +39,15 @@ class Handles {
     return find(handle) ? static_cast<const Slot*>(handle)->object : nullptr;
   }
 
-  // Ends the handle and hands out the object; null when it was none.
-  std::shared_ptr<T> remove(void* handle) {
+  // Ends the handle and hands out the object; null when it was none. `only`: unless it is another object's. Who keeps a
+  // handle for later must give it, since the slot may have been given again.
+  std::shared_ptr<T> remove(void* handle, const T* only = nullptr) {
     if (!find(handle)) return nullptr;
     std::lock_guard<std::mutex> hold(lock_);
     auto* slot = static_cast<Slot*>(handle);
     // Of two threads that end one handle, one gets the object.
-    return slot->magic.load(std::memory_order_relaxed) == magic_ ? end(*slot) : nullptr;  // the lock orders it
+    if (slot->magic.load(std::memory_order_relaxed) != magic_) return nullptr;  // the lock orders it
+    return only && slot->object.get() != only ? nullptr : end(*slot);
   }
 
   // Ends the handles of all objects that `wanted(object)` is true of, and hands them out.

@@ -46,10 +46,8 @@ CUresult load(CUlibrary* out, const void* data, const CUjit_option* options, voi
   });
 }
 
-CUfunction function_named(CUmodule handle, const std::string& name) {
-  std::shared_ptr<Module> module = handles<Module>().share(handle);
-  if (!module) return nullptr;
-  for (const auto& [known, function] : module->functions) {
+CUfunction function_named(const Module& module, const std::string& name) {
+  for (const auto& [known, function] : module.functions) {
     if (known == name) return function;
   }
   return nullptr;
@@ -60,10 +58,9 @@ CUresult global(CUdeviceptr* at, size_t* bytes, CUlibrary handle, const char* na
     if (!name || (!at && !bytes)) return CUDA_ERROR_INVALID_VALUE;
     std::shared_ptr<Library> library = handles<Library>().share(handle);
     if (!library) return CUDA_ERROR_INVALID_HANDLE;
-    CUmodule module = nullptr;
+    std::shared_ptr<Module> module;
     if (CUresult result = library_module(*library, context, &module)) return result;
-    std::shared_ptr<Module> loaded = handles<Module>().share(module);
-    const Global* found = loaded ? loaded->image->global(name) : nullptr;
+    const Global* found = module->image->global(name);
     if (!found) return CUDA_ERROR_NOT_FOUND;
     if (at) *at = reinterpret_cast<CUdeviceptr>(found->at);
     if (bytes) *bytes = found->size;
@@ -73,15 +70,11 @@ CUresult global(CUdeviceptr* at, size_t* bytes, CUlibrary handle, const char* na
 
 }  // namespace
 
-CUresult library_module(Library& library, Context& context, CUmodule* out) {
+CUresult library_module(Library& library, Context& context, std::shared_ptr<Module>* out) {
   std::shared_ptr<Image> image;
   {
     std::lock_guard<std::mutex> hold(library.lock);
-    auto found = library.modules.find(context.id);
-    if (found != library.modules.end() && handles<Module>().find(found->second)) {
-      *out = found->second;
-      return CUDA_SUCCESS;
-    }
+    if ((*out = library.modules[context.id].lock())) return CUDA_SUCCESS;
     image = std::move(library.unused);
     library.unused = nullptr;
   }
@@ -90,15 +83,14 @@ CUresult library_module(Library& library, Context& context, CUmodule* out) {
         load_image(library.data.data(), library.data.size(), static_cast<uint32_t>(context.device.capability), &image);
     if (result) return result;
   }
-  CUmodule made = make_module(std::move(image), context), loser = nullptr;
+  std::shared_ptr<Module> made = make_module(std::move(image), context);
   {
     std::lock_guard<std::mutex> hold(library.lock);
-    CUmodule& kept = library.modules[context.id];
-    if (kept && handles<Module>().find(kept)) loser = made;  // another thread was faster
-    if (!loser) kept = made;
-    *out = kept;
+    std::weak_ptr<Module>& kept = library.modules[context.id];
+    *out = kept.lock();
+    if (!*out) kept = *out = made;
   }
-  if (loser) unload_module(loser);
+  if (*out != made) unload_module(made);  // another thread was faster
   return CUDA_SUCCESS;
 }
 
@@ -107,9 +99,9 @@ CUresult find_kernel_function(CUkernel handle, Context& context, CUfunction* out
   if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
   std::shared_ptr<Library> library = handles<Library>().share(kernel->library);
   if (!library) return CUDA_ERROR_INVALID_HANDLE;
-  CUmodule module = nullptr;
+  std::shared_ptr<Module> module;
   if (CUresult result = library_module(*library, context, &module)) return result;
-  *out = function_named(module, kernel->name);
+  *out = function_named(*module, kernel->name);
   std::shared_ptr<Function> function = handles<Function>().share(*out);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   std::lock_guard<std::mutex> hold(kernel->lock);
@@ -146,12 +138,14 @@ HCQ_API cuLibraryUnload(CUlibrary handle) {
     std::shared_ptr<Library> library = handles<Library>().remove(handle);
     if (!library) return CUDA_ERROR_INVALID_HANDLE;
     for (CUkernel kernel : library->kernels) handles<LibraryKernel>().remove(kernel);
-    std::map<uint64_t, CUmodule> modules;
+    std::map<uint64_t, std::weak_ptr<Module>> modules;
     {
       std::lock_guard<std::mutex> hold(library->lock);
       modules.swap(library->modules);
     }
-    for (const auto& [context, module] : modules) unload_module(module);
+    for (const auto& [context, kept] : modules) {
+      if (std::shared_ptr<Module> module = kept.lock()) unload_module(module);
+    }
     return CUDA_SUCCESS;
   });
 }
@@ -195,7 +189,11 @@ HCQ_API cuLibraryGetModule(CUmodule* out, CUlibrary handle) {
   return with_context([&](Context& context) -> CUresult {
     std::shared_ptr<Library> library = handles<Library>().share(handle);
     if (!library) return CUDA_ERROR_INVALID_HANDLE;
-    return out ? library_module(*library, context, out) : CUDA_ERROR_INVALID_VALUE;
+    if (!out) return CUDA_ERROR_INVALID_VALUE;
+    std::shared_ptr<Module> module;
+    CUresult result = library_module(*library, context, &module);
+    if (!result) *out = module->handle;
+    return result;
   });
 }
 

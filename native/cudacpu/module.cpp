@@ -29,34 +29,26 @@ CUresult load(CUmodule* out, const void* data, unsigned count, const CUjit_optio
     CUresult result = load_image(data, static_cast<uint32_t>(context.device.capability), &image);
     std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - began;
     jit.write(image->info, image->errors, taken.count());
-    if (!result) *out = make_module(std::move(image), context);
+    if (!result) *out = make_module(std::move(image), context)->handle;
     return result;
   });
 }
 
+// What goes with a module whose handle has ended.
+void forget(const Module& module) {
+  for (const auto& [name, function] : module.functions) handles<Function>().remove(function);
+  for (const Global& global : module.image->globals) remove_range(reinterpret_cast<uint64_t>(global.at));
+}
+
 // The modules of a context go with it.
-void forget_modules(Context& context);
-struct Registered {
-  Registered() { reset_hooks().push_back(forget_modules); }
-} g_registered;
-
-// All that live, for forget_modules. The lock guards the set; nothing is called under it.
-std::mutex g_lock;
-std::map<CUmodule, Context*>& modules() {
-  static auto* all = new std::map<CUmodule, Context*>;
-  return *all;
-}
-
-void forget_modules(Context& context) {
-  std::vector<CUmodule> mine;
-  {
-    std::lock_guard<std::mutex> hold(g_lock);
-    for (const auto& [module, owner] : modules()) {
-      if (owner == &context) mine.push_back(module);
+const bool hooked = [] {
+  reset_hooks().push_back([](Context& context) {
+    for (const auto& module : handles<Module>().remove_if([&](Module& one) { return one.context == &context; })) {
+      forget(*module);
     }
-  }
-  for (CUmodule module : mine) unload_module(module);
-}
+  });
+  return true;
+}();
 
 }  // namespace
 
@@ -80,14 +72,14 @@ CUresult load_image(const void* data, uint32_t capability, std::shared_ptr<Image
   return load_image(data, image_size(data), capability, out, only_compile);
 }
 
-CUmodule make_module(std::shared_ptr<Image> image, Context& context) {
+std::shared_ptr<Module> make_module(std::shared_ptr<Image> image, Context& context) {
   auto module = std::make_shared<Module>();
   module->image = image;
   module->context = &context;
-  auto handle = static_cast<CUmodule>(handles<Module>().add(module));
+  module->handle = static_cast<CUmodule>(handles<Module>().add(module));
   for (const auto& kernel : image->kernels) {
     auto function = std::make_shared<Function>(image, kernel.get(), &context);
-    function->module = handle;
+    function->module = module->handle;
     module->functions.emplace_back(kernel->name, static_cast<CUfunction>(handles<Function>().add(function)));
   }
   // What a module's variables are is asked of their addresses too (cuPointerGetAttribute), and copies look there.
@@ -95,21 +87,11 @@ CUmodule make_module(std::shared_ptr<Image> image, Context& context) {
     add_range(std::make_shared<Range>(reinterpret_cast<uint64_t>(global.at), global.size, Memory::global, &context,
                                       &context.device));
   }
-  std::lock_guard<std::mutex> hold(g_lock);
-  modules()[handle] = &context;
-  return handle;
+  return module;
 }
 
-CUresult unload_module(CUmodule handle) {
-  std::shared_ptr<Module> module = handles<Module>().remove(handle);
-  if (!module) return CUDA_ERROR_INVALID_HANDLE;
-  {
-    std::lock_guard<std::mutex> hold(g_lock);
-    modules().erase(handle);
-  }
-  for (const auto& [name, function] : module->functions) handles<Function>().remove(function);
-  for (const Global& global : module->image->globals) remove_range(reinterpret_cast<uint64_t>(global.at));
-  return CUDA_SUCCESS;
+void unload_module(const std::shared_ptr<Module>& module) {
+  if (handles<Module>().remove(module->handle, module.get())) forget(*module);
 }
 
 CUresult read_file(const char* path, std::string* data) {
@@ -136,8 +118,13 @@ HCQ_API cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned count, 
 
 HCQ_API cuModuleLoadFatBinary(CUmodule* module, const void* image) { return load(module, image, 0, nullptr, nullptr); }
 
-HCQ_API cuModuleUnload(CUmodule module) {
-  return with_init([&] { return unload_module(module); });
+HCQ_API cuModuleUnload(CUmodule handle) {
+  return with_init([&]() -> CUresult {
+    std::shared_ptr<Module> module = handles<Module>().remove(handle);
+    if (!module) return CUDA_ERROR_INVALID_HANDLE;
+    forget(*module);
+    return CUDA_SUCCESS;
+  });
 }
 
 HCQ_API cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {

@@ -29,6 +29,7 @@ struct Function {
 
 // CUmodule: an image in a context.
 struct Module {
+  CUmodule handle = nullptr;
   std::shared_ptr<Image> image;
   Context* context;
   std::vector<std::pair<std::string, CUfunction>> functions;
@@ -49,18 +50,19 @@ struct Library {
   std::string data;  // for contexts to come
   std::shared_ptr<Image> first;
   std::vector<CUkernel> kernels;
-  std::mutex lock;                       // guards what follows
-  std::shared_ptr<Image> unused;         // `first` until a context takes it
-  std::map<uint64_t, CUmodule> modules;  // by context's id
+  std::mutex lock;                // guards what follows
+  std::shared_ptr<Image> unused;  // `first` until a context takes it
+  // By context's id. They go with their contexts: a handle could be another module's by now.
+  std::map<uint64_t, std::weak_ptr<Module>> modules;
 };
 
 // Loads PTX, a fat binary or what was linked, for a device; `image` is filled as far as it came. Logs why it can't.
 CUresult load_image(const void* data, uint32_t capability, std::shared_ptr<Image>* image, bool only_compile = false);
 CUresult load_image(const void* data, size_t size, uint32_t capability, std::shared_ptr<Image>* image,
                     bool only_compile = false);
-CUmodule make_module(std::shared_ptr<Image> image, Context& context);
-// Ends a module and its functions. Launches that have not ended keep what they need.
-CUresult unload_module(CUmodule module);
+std::shared_ptr<Module> make_module(std::shared_ptr<Image> image, Context& context);
+// Ends a module and its functions, unless that was done. Launches that have not ended keep what they need.
+void unload_module(const std::shared_ptr<Module>& module);
 
 // A whole file, for the calls that take names. A zero byte is added. CUDA_ERROR_FILE_NOT_FOUND.
 CUresult read_file(const char* path, std::string* data);
@@ -69,6 +71,6 @@ CUresult read_file(const char* path, std::string* data);
 CUresult find_function(CUfunction handle, std::shared_ptr<Function>* out);
 CUresult find_kernel_function(CUkernel handle, Context& context, CUfunction* out);
 // The library's module in a context; loads it there if need be.
-CUresult library_module(Library& library, Context& context, CUmodule* out);
+CUresult library_module(Library& library, Context& context, std::shared_ptr<Module>* out);
 
 }  // namespace cudacpu

@@ -236,9 +236,7 @@ void end_streams(Context& context) {
   std::vector<std::pair<StreamPtr, uint64_t>> goals;
   for (const StreamPtr& stream : context.streams) goals.emplace_back(stream, stream->submitted);
   wait_for(all, hold, goals);
-  for (const auto& [stream, goal] : goals) {
-    if (stream->handle) handles<Stream>().remove(stream->handle);
-  }
+  handles<Stream>().remove_if([&](Stream& one) { return &one.context == &context; });
   context.streams.clear();
 }
 

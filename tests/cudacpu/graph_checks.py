@@ -409,6 +409,26 @@ def check_what_a_graph_frees_itself_it_allocates_again():
     assert used() >= before
 
 
+def check_executables_of_a_graph_that_is_gone_count_for_no_other():
+    gone = create()
+    add_alloc(gone, 100)
+    executable = instantiate(gone)
+    cuda.cuGraphDestroy(gone)
+    graphs: list[Pointer] = []
+    while gone.value not in [graph.value for graph in graphs]:  # handles are given again after some while
+        for graph in graphs:
+            cuda.cuGraphDestroy(graph)
+        graphs = [create() for _ in range(100)]
+    heir = next(graph for graph in graphs if graph.value == gone.value)
+    add_alloc(heir, 100)
+    cuda.cuGraphExecDestroy(executable)
+    executable = instantiate(heir)
+    assert refused(instantiate, heir).name == "CUDA_ERROR_INVALID_VALUE"  # one at a time
+    cuda.cuGraphExecDestroy(executable)
+    for graph in graphs:
+        cuda.cuGraphDestroy(graph)
+
+
 def check_user_objects_live_as_long_as_who_refers_to_them():
     gone: list[int] = []
     destroy = HOST_FUNCTION(lambda data: gone.append(data))

@@ -179,6 +179,26 @@ def check_libraries_have_kernels_in_whatever_context():
     assert refused(launch, of, 1, 1, result, 0).name == "CUDA_ERROR_INVALID_HANDLE"
 
 
+def check_a_library_keeps_to_its_own_module_after_a_reset():
+    library = out(ctypes.c_void_p, cuda.cuLibraryLoadData, (HEAD + IOTA).encode(), None, None, 0, None, None, 0)
+    of = out(ctypes.c_void_p, cuda.cuLibraryGetKernel, library, b"k")
+    result = np.zeros(64, np.uint32)
+    run(of, 2, 32, result, 1)
+    others = []
+    for _ in range(2):  # twice, since handles that ended are given again after some while
+        cuda.cuDevicePrimaryCtxReset_v2(0)
+        others = [load(HEAD + ".visible .entry other() { ret; }") for _ in range(70)]
+    run(of, 2, 32, result, 4)
+    assert (result == np.arange(64) + 4).all()
+    cuda.cuDevicePrimaryCtxReset_v2(0)
+    others = [load(HEAD + ".visible .entry other() { ret; }") for _ in range(70)]
+    cuda.cuDevicePrimaryCtxReset_v2(0)
+    others = [load(HEAD + ".visible .entry other() { ret; }") for _ in range(70)]
+    cuda.cuLibraryUnload(library)
+    for module in others:
+        run(function(module, "other"), 1, 1)
+
+
 def check_occupancy_follows_from_the_device_s_figures():
     made = kernel(IOTA)
     of = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor
