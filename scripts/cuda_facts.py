@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes native/cudacpu/names.inc and enums.hpp from the headers of a CUDA toolkit: cuda_facts.py DIR_WITH_CUDA_H
+"""Writes native/cudacpu/api/names.inc and enums.hpp from the headers of a CUDA toolkit: cuda_facts.py DIR_WITH_CUDA_H
 
 What is taken are facts: which functions there are, since which version of CUDA each variant is the one that a name
 means, and what the enumerators are called and worth. Run it again when a new toolkit adds functions; building hcq
@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-OUT = Path(__file__).resolve().parents[1] / "native" / "cudacpu"
+OUT = Path(__file__).resolve().parents[1] / "native" / "cudacpu" / "api"
 # Enumerations that the library doesn't read: graphics, tensor maps, decompression, and so on.
 UNUSED = re.compile(r"cl_|CUtensorMap|CUgraphics|CUresourceView|CUmemDecompress|CUcoredump|CUcig|CUstreamCig|CUfabric|"
                     r"CUlogicalEndpoint|CUclique|CUexternal|CUarray_cubemap|CUprocessState|CUflushGPU|CUGPUDirect|CUmulticast|"

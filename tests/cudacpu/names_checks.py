@@ -61,6 +61,6 @@ def check_names_and_texts_of_results():
 
 
 def check_every_name_of_the_table_has_an_answer():
-    table = Path(__file__).parents[2] / "native" / "cudacpu" / "names.inc"
+    table = Path(__file__).parents[2] / "native" / "cudacpu" / "api" / "names.inc"
     names = set(re.findall(r'X\("(\w+)"', table.read_text()))
     assert {name for name in names if ask(name)[1] or ask(name, flags=PER_THREAD)[1]} == set()

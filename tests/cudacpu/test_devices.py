@@ -14,7 +14,7 @@ from hcq.cudacpu import library_path
 
 DEVICES = Checks("device_checks.py", HCQ_CUDACPU_DEVICES="3", HCQ_CUDACPU_CC="9.0", HCQ_CUDACPU_MEMORY="64M")
 NAMES = Checks("names_checks.py")
-TABLE = Path(__file__).parents[2] / "native" / "cudacpu" / "names.inc"
+TABLE = Path(__file__).parents[2] / "native" / "cudacpu" / "api" / "names.inc"
 
 # By ctypes alone: it starts in no time.
 COUNT = """

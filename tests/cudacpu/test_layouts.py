@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-NATIVE = Path(__file__).parents[2] / "native" / "cudacpu"
+NATIVE = Path(__file__).parents[2] / "native" / "cudacpu" / "api"
 # Ours hold what several of the toolkit's have in common, or what it calls otherwise.
 OURS = {"MemOpValue", "MemOpFlags", "MemOpReduction"}
 
@@ -45,7 +45,7 @@ def test_layouts_are_the_toolkits(tmp_path):
     known = re.sub(r"/\*.*?\*/", "", (include / "cuda.h").read_text(), flags=re.S)
     lines = ["#include <cstddef>", "#include <cuda.h>"]
     lines += [f"#undef {macro}" for macro in re.findall(r"^#define (CU_\w+)", known, flags=re.M)]  # ours are constants
-    lines += [f'#include "cudacpu/{header}"' for header in headers]
+    lines += [f'#include "api/{header}"' for header in headers]
     for header in headers:
         for name, fields in structures((NATIVE / header).read_text()):
             if not re.search(rf"\b{name};", known):

@@ -1,4 +1,4 @@
-"""What libcuda.so.1 calls when a module is loaded, linked or unloaded: the compiler's side of native/cudacpu/image.hpp.
+"""What libcuda.so.1 calls when a module is loaded, linked or unloaded: the compiler's side of native/cudacpu/module/image.hpp.
 
 Each module that is loaded gets an execution engine of its own, and with it its own variables. What does not live here:
 compiling (compiler), finding PTX in a fat binary (fatbin), loading the library itself (the package).
@@ -34,7 +34,7 @@ logger = logging.getLogger("hcq")
 
 
 class _Request(ctypes.Structure):
-    """`CompileRequest` of native/cudacpu/image.hpp."""
+    """`CompileRequest` of native/cudacpu/module/image.hpp."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -46,7 +46,7 @@ class _Request(ctypes.Structure):
 
 
 class _Kernel(ctypes.Structure):
-    """`KernelInfo` of native/cudacpu/image.hpp."""
+    """`KernelInfo` of native/cudacpu/module/image.hpp."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),

@@ -1,0 +1,172 @@
+// Asking the compiler, and what it calls back.
+#include "module/image.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "memory/memory.hpp"
+
+namespace cudacpu {
+
+namespace {
+
+using CompileFn = int (*)(Image*, const CompileRequest*);
+using UnloadFn = void (*)(uint64_t handle);
+
+// Set when the library is installed, taken away before the interpreter ends. seq_cst: both seldom.
+std::atomic<CompileFn> g_compile{nullptr};
+std::atomic<UnloadFn> g_unload{nullptr};
+
+// "Fat binaries" of nvcc: what is known of them is in the toolkit's fatbinary_section.h.
+constexpr uint32_t kWrapperMagic = 0x466243b1, kFatMagic = 0xba55ed50;
+
+struct FatHeader {
+  uint32_t magic;
+  uint16_t version, header_size;
+  uint64_t size;  // after the header
+};
+
+struct Wrapper {
+  uint32_t magic, version;
+  const void* data;
+};
+
+template <class T>
+T read(const void* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+// Of an ELF image of 64 bits, up to the end of its table of sections or segments, whichever comes last.
+size_t elf_size(const uint8_t* data) {
+  uint64_t segments = read<uint64_t>(data + 32), sections = read<uint64_t>(data + 40);
+  uint64_t end = sections + uint64_t{read<uint16_t>(data + 58)} * read<uint16_t>(data + 60);
+  uint64_t other = segments + uint64_t{read<uint16_t>(data + 54)} * read<uint16_t>(data + 56);
+  return std::max<size_t>({64, end, other});  // with the header
+}
+
+}  // namespace
+
+Image::~Image() {
+  UnloadFn unload = g_unload.load();
+  if (handle && unload) unload(handle);
+}
+
+const Kernel* Image::kernel(const std::string& name) const {
+  for (const auto& kernel : kernels) {
+    if (kernel->name == name) return kernel.get();
+  }
+  return nullptr;
+}
+
+const Global* Image::global(const std::string& name) const {
+  for (const Global& global : globals) {
+    if (global.name == name) return &global;
+  }
+  return nullptr;
+}
+
+// A Python process that was started from one with the library (LD_LIBRARY_PATH, hcq.cudacpu.child_environment) finds
+// the library by itself; nobody has given it a compiler. The interpreter is asked for by name: the library has none in
+// it.
+void ask_python() {
+  using Ensure = int (*)();
+  using Release = void (*)(int);
+  using Run = int (*)(const char*);
+  auto is_initialized = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
+  auto ensure = reinterpret_cast<Ensure>(dlsym(RTLD_DEFAULT, "PyGILState_Ensure"));
+  auto release = reinterpret_cast<Release>(dlsym(RTLD_DEFAULT, "PyGILState_Release"));
+  auto run = reinterpret_cast<Run>(dlsym(RTLD_DEFAULT, "PyRun_SimpleString"));
+  if (!is_initialized || !ensure || !release || !run || !is_initialized()) return;
+  int state = ensure();
+  run("import hcq.cudacpu as _hcq_cudacpu\n_hcq_cudacpu.install()\ndel _hcq_cudacpu\n");
+  release(state);
+}
+
+CUresult compile(const void* data, size_t size, uint32_t capability, bool only_compile, Image& image) {
+  CompileFn compiler = g_compile.load();
+  if (!compiler) {
+    ask_python();
+    compiler = g_compile.load();
+  }
+  if (!compiler) {
+    image.errors = "hcq.cudacpu: nobody compiles PTX here: the library was not loaded by hcq.cudacpu.install()";
+    return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+  }
+  CompileRequest request{data, size, capability, checking(), only_compile};
+  return static_cast<CUresult>(compiler(&image, &request));
+}
+
+const void* unwrapped(const void* data) {
+  return read<uint32_t>(data) == kWrapperMagic ? read<Wrapper>(data).data : data;
+}
+
+size_t image_size(const void* data) {
+  auto bytes = static_cast<const uint8_t*>(data);
+  // A text may be shorter than a header: byte by byte until it differs.
+  auto begins = [&](const void* with, size_t size) {
+    return std::strncmp(static_cast<const char*>(data), static_cast<const char*>(with), size) == 0;
+  };
+  const uint32_t fat = kFatMagic;
+  if (begins(&fat, 4)) {
+    auto header = read<FatHeader>(data);
+    return header.header_size + header.size;
+  }
+  if (begins(kLinkedMagic, sizeof kLinkedMagic)) return read<uint64_t>(bytes + sizeof kLinkedMagic);
+  if (begins("\x7f"
+             "ELF",
+             4))
+    return elf_size(bytes);
+  return std::strlen(static_cast<const char*>(data));
+}
+
+#define HCQ_PUBLIC __attribute__((visibility("default")))
+
+extern "C" {
+
+HCQ_PUBLIC void hcq_cuda_install(CompileFn compiler, UnloadFn unload) {
+  g_compile.store(compiler);
+  g_unload.store(unload);
+}
+
+HCQ_PUBLIC void hcq_cuda_set_handle(Image* image, uint64_t handle) { image->handle = handle; }
+
+HCQ_PUBLIC void hcq_cuda_add_kernel(Image* image, const KernelInfo* info) {
+  auto kernel = std::make_unique<Kernel>();
+  kernel->name = info->name;
+  kernel->code = {static_cast<Kind>(info->kind), info->entry,        info->shared, info->local,
+                  info->scratch_group,           info->scratch_item, checking()};
+  for (uint32_t i = 0; i < info->param_count; ++i) {
+    kernel->params.push_back({info->params[2 * i], info->params[2 * i + 1]});
+  }
+  kernel->param_bytes = kernel->params.empty() ? 0 : kernel->params.back().offset + kernel->params.back().size;
+  kernel->registers = info->registers;
+  kernel->max_threads = info->max_threads;
+  std::memcpy(kernel->required, info->required, sizeof kernel->required);
+  image->kernels.push_back(std::move(kernel));
+}
+
+HCQ_PUBLIC void hcq_cuda_add_global(Image* image, const char* name, void* at, size_t size, int constant) {
+  image->globals.push_back({name, at, size, constant != 0});
+}
+
+HCQ_PUBLIC void hcq_cuda_add_file(Image* image, const char* name) { image->lines.files.emplace_back(name); }
+
+// `rows` are triples: from which line of the PTX on, which file, which line of it. In order.
+HCQ_PUBLIC void hcq_cuda_add_lines(Image* image, const uint32_t* rows, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) image->lines.from.push_back({rows[3 * i], rows[3 * i + 1], rows[3 * i + 2]});
+}
+
+HCQ_PUBLIC void hcq_cuda_add_log(Image* image, int is_error, const char* text) {
+  std::string& log = is_error ? image->errors : image->info;
+  if (!log.empty()) log += '\n';
+  log += text;
+}
+
+}  // extern "C"
+
+}  // namespace cudacpu

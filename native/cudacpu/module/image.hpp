@@ -1,0 +1,84 @@
+// What a module's PTX became: kernels and variables, told by the compiler (src/hcq/cudacpu/loading.py) while it is
+// called. What does not live here: modules and libraries of the API (module.hpp), running kernels (grid.hpp).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/api.hpp"
+#include "run/grid.hpp"
+
+namespace cudacpu {
+
+struct Param {
+  uint32_t offset, size;
+};
+
+struct Kernel {
+  std::string name;
+  Code code;
+  std::vector<Param> params;
+  uint32_t param_bytes;
+  uint32_t registers;
+  uint32_t max_threads;  // 0: as many as the device takes
+  uint32_t required[3];  // .reqntid; 0 without
+};
+
+struct Global {
+  std::string name;
+  void* at;
+  size_t size;
+  bool constant;
+};
+
+// Code that is loaded, and its variables. Stays while a module, a function or a launch that has not ended holds it.
+struct Image {
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  std::vector<Global> globals;
+  Lines lines;
+  std::string info, errors;  // the compiler's logs
+  uint64_t handle = 0;       // the compiler's; 0: none
+
+  Image() = default;
+  Image(const Image&) = delete;
+  ~Image();  // calls the compiler: not with a lock held
+  const Kernel* kernel(const std::string& name) const;
+  const Global* global(const std::string& name) const;
+};
+
+// What the compiler is asked. PTX text, a fat binary, or what was linked (linker.cpp).
+struct CompileRequest {
+  const void* data;
+  size_t size;
+  uint32_t capability;
+  uint32_t check;
+  uint32_t only_compile;  // to see if it is right
+};
+
+// What the compiler tells of a kernel; copied.
+struct KernelInfo {
+  const char* name;
+  void* entry;
+  const uint32_t* params;  // offset and bytes of each
+  uint32_t param_count;
+  uint32_t kind, shared, local, registers, max_threads;
+  uint32_t required[3];
+  uint32_t scratch_group, scratch_item;
+};
+static_assert(sizeof(KernelInfo) == 72 && offsetof(KernelInfo, required) == 48);
+
+// Calls the compiler; `image` is filled also where it fails, for its logs. May take the interpreter's lock: not with a
+// lock of the library held.
+CUresult compile(const void* data, size_t size, uint32_t capability, bool only_compile, Image& image);
+
+// Bytes of what cuModuleLoadData is given, which says itself how long it is; 0: it is nothing that is known.
+size_t image_size(const void* data);
+// Where a wrapper (what a compiler leaves in a program) points to; else the same.
+const void* unwrapped(const void* data);
+
+// How what was linked begins. Then: bytes in all, then texts, with a zero byte between them.
+constexpr char kLinkedMagic[8] = {'H', 'C', 'Q', 'L', 'I', 'N', 'K', '1'};
+
+}  // namespace cudacpu

@@ -1,0 +1,259 @@
+// Blocks over host threads. Each host thread takes blocks in order; a block whose threads all wait for what others
+// write is laid aside while the next ones run, as a GPU has many blocks at once.
+#include "run/grid.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "run/block.hpp"
+#include "run/crew.hpp"
+#include "run/fault.hpp"
+#include "run/printf.hpp"
+
+namespace cudacpu {
+
+namespace {
+
+constexpr uint32_t kOutOfResources = 701, kLaunchTimeout = 702;
+constexpr auto kAlone = std::chrono::microseconds(20);  // waking a helper takes some 5
+constexpr size_t kLaidAside = 64;                       // blocks a host thread, in launches that are not cooperative
+
+using Clock = std::chrono::steady_clock;
+
+// What a host thread keeps from grid to grid.
+struct Keep {
+  std::vector<std::unique_ptr<BlockRun>> rooms;
+  std::vector<BlockRun*> spare;  // those of the grid that runs which have no block
+};
+
+Keep& keep() {
+  static thread_local Keep t_keep;
+  return t_keep;
+}
+
+class GridRun final : public Shared {
+ public:
+  explicit GridRun(const Launch& launch) : launch_(launch) {
+    static std::atomic<uint64_t> next_id{1};
+    grid_.params = launch.params;
+    std::copy(launch.block, launch.block + 3, grid_.ntid);
+    std::copy(launch.grid, launch.grid + 3, grid_.nctaid);
+    grid_.dynamic_shared = launch.dynamic_shared;
+    grid_.shared_bytes = launch.code.shared + launch.dynamic_shared;
+    grid_.local_bytes = launch.code.local;
+    grid_.id = next_id.fetch_add(1, std::memory_order_relaxed);
+    grid_.owner = this;
+    if (launch.cooperative) grid_.workspace = reinterpret_cast<uint64_t>(workspace_);
+    blocks_ = uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
+    most_helpers = static_cast<uint32_t>(std::min<uint64_t>(cores() - 1, blocks_ - 1));
+  }
+
+  Ending run() {
+    work(true);
+    if (called_) dismiss_crew(*this);
+    if (!printed_.empty()) {
+      std::fwrite(printed_.data(), 1, printed_.size(), stdout);
+      std::fflush(stdout);
+    }
+    if (!grid_.failed) return {};
+    return {failure_.result, text()};
+  }
+
+  void help() override { work(false); }
+  bool has_more() const override { return next_.load(std::memory_order_relaxed) < blocks_ && !failed(); }
+
+ private:
+  bool failed() const { return __atomic_load_n(&grid_.failed, __ATOMIC_RELAXED) != 0; }
+
+  void work(bool caller) {
+    catch_faults();
+    Keep& kept = keep();
+    Running running;
+    running.grid = &grid_;
+    running.failure = &failure_;
+    std::vector<BlockRun*> resident;
+    resident.reserve(launch_.cooperative ? blocks_ : kLaidAside);
+    // Nothing that has to be undone lies between here and where a kernel is left: what was begun is only forgotten.
+    if (sigsetjmp(running.escape, 0) == 0) take_blocks(kept, running, resident, caller);
+    set_running(nullptr);
+    if (kept.rooms.size() > kLaidAside) kept.rooms.resize(kLaidAside);
+    std::string& mine = printed();
+    if (mine.empty()) return;
+    std::lock_guard<std::mutex> hold(lock_);
+    printed_ += mine;
+    mine.clear();
+  }
+
+  void take_blocks(Keep& kept, Running& running, std::vector<BlockRun*>& resident, bool caller) {
+    const size_t most = launch_.cooperative ? static_cast<size_t>(blocks_) : kLaidAside;
+    const uint64_t chunk = blocks_ > 4096 && launch_.code.kind != Kind::threads ? 8 : 1;
+    uint64_t first = 0, end = 0;
+    size_t used = 0;  // rooms prepared for this grid
+    const uint32_t smid = workers_.fetch_add(1, std::memory_order_relaxed);
+    std::vector<BlockRun*>& spare = kept.spare;
+    spare.clear();
+    Clock::time_point began = caller && most_helpers ? Clock::now() : Clock::time_point{};
+    bool alone = caller && most_helpers;
+    for (;;) {
+      if (failed()) return;
+      if (alone && Clock::now() - began > kAlone) {
+        alone = false;
+        if (has_more()) {
+          called_ = true;
+          call_crew(*this);
+        }
+      }
+      if (first == end && resident.size() < most) {
+        // relaxed: blocks are unordered
+        first = next_.load(std::memory_order_relaxed) < blocks_ ? next_.fetch_add(chunk, std::memory_order_relaxed)
+                                                                : blocks_;
+        end = std::min(first + chunk, blocks_);
+        first = std::min(first, end);
+      }
+      if (first != end && resident.size() < most) {
+        BlockRun* block = spare.empty() ? room(kept, used) : spare.back();
+        if (!block) return no_memory();
+        if (!spare.empty()) spare.pop_back();
+        const uint32_t* n = launch_.grid;
+        block->begin(static_cast<uint32_t>(first % n[0]), static_cast<uint32_t>(first / n[0] % n[1]),
+                     static_cast<uint32_t>(first / n[0] / n[1]), smid);
+        ++first;
+        if (advance(*block, running)) {
+          spare.push_back(block);
+        } else {
+          resident.push_back(block);
+        }
+        continue;
+      }
+      if (resident.empty()) return;
+      bool any = false;
+      for (size_t i = 0; i < resident.size() && !failed();) {
+        if (advance(*resident[i], running)) {
+          spare.push_back(resident[i]);
+          resident.erase(resident.begin() + static_cast<ptrdiff_t>(i));
+          any = true;
+        } else {
+          ++i;
+        }
+      }
+      if (!any) sched_yield();  // they wait for blocks of other host threads, or for the host
+    }
+  }
+
+  // True: the block has ended.
+  bool advance(BlockRun& block, Running& running) {
+    running.block = &block;
+    set_running(&running);
+    if (launch_.code.kind != Kind::threads) {
+      block.run_group();
+      set_running(nullptr);
+      return true;
+    }
+    State state = block.step();
+    set_running(nullptr);
+    if (state == State::stuck && first_failure(&grid_)) {
+      failure_.result = kLaunchTimeout;
+      std::copy(block.block().ctaid, block.block().ctaid + 3, failure_.ctaid);
+      standing_ = block.standing();
+    }
+    return state != State::waiting;
+  }
+
+  BlockRun* room(Keep& kept, size_t& used) {
+    if (used == kept.rooms.size()) kept.rooms.push_back(std::make_unique<BlockRun>());
+    BlockRun* block = kept.rooms[used].get();
+    if (!block->prepare(&grid_, launch_.code, this)) return nullptr;
+    ++used;
+    return block;
+  }
+
+  void no_memory() {
+    if (!first_failure(&grid_)) return;
+    failure_.result = kOutOfResources;
+    standing_ = "no memory for a block's shared and local memory and its threads";
+  }
+
+  std::string text() const;
+
+  const Launch launch_;
+  Grid grid_{};
+  uint64_t blocks_ = 0;
+  std::atomic<uint64_t> next_{0};
+  std::atomic<uint32_t> workers_{0};
+  bool called_ = false;
+  Failure failure_;
+  std::string standing_;
+  uint32_t workspace_[2] = {sizeof workspace_, 0};  // size; the word of the grid's barrier
+  std::mutex lock_;                                 // of `printed_`
+  std::string printed_;
+};
+
+std::string triple(const uint32_t* n) {
+  return "(" + std::to_string(n[0]) + ", " + std::to_string(n[1]) + ", " + std::to_string(n[2]) + ")";
+}
+
+std::string what(const Failure& f) {
+  switch (f.result) {
+    case 700:
+      return "an illegal address";
+    case 701:
+      return "out of resources";
+    case 702:
+      return "the block is stuck";
+    case 710:
+      return "an assertion failed";
+    case 715:
+      return "an illegal instruction or a trap";
+    case 716:
+      return "a misaligned address";
+    case 719:
+      return f.signal ? "an arithmetic fault" : "a trap";
+    default:
+      return "error " + std::to_string(f.result);
+  }
+}
+
+std::string GridRun::text() const {
+  const Failure& f = failure_;
+  std::string said = "kernel '" + std::string(launch_.name) + "', block " + triple(f.ctaid);
+  if (f.has_thread) said += ", thread " + triple(f.tid);
+  if (f.line) said += ", PTX line " + std::to_string(f.line);
+  std::string source = f.line && launch_.lines ? launch_.lines->of(f.line) : "";
+  if (!source.empty()) said += " (" + source + ")";
+  said += ": " + (f.text[0] ? f.text : what(f));
+  if (f.has_address && !f.text[0]) {
+    char hex[32];
+    std::snprintf(hex, sizeof hex, " 0x%llx", static_cast<unsigned long long>(f.address));
+    said += hex;
+  }
+  if (!standing_.empty()) said += ": " + standing_;
+  // Found by the processor, in code that runs many threads at once.
+  if (f.signal && !f.has_thread) said += "; with HCQ_CUDACPU_CHECK=1 you are told which thread and line";
+  return said;
+}
+
+}  // namespace
+
+std::string Lines::of(uint32_t ptx) const {
+  auto after =
+      std::upper_bound(from.begin(), from.end(), ptx, [](uint32_t line, const From& f) { return line < f.ptx; });
+  if (after == from.begin()) return "";
+  const From& found = *std::prev(after);
+  return found.line && found.file < files.size() ? files[found.file] + ":" + std::to_string(found.line) : "";
+}
+
+Ending run_grid(const Launch& launch) {
+  if (!launch.grid[0] || !launch.grid[1] || !launch.grid[2]) return {};
+  GridRun run(launch);
+  return run.run();
+}
+
+}  // namespace cudacpu
