@@ -1,4 +1,4 @@
-"""Offsets and numbers of native/cudacpu/run/abi.hpp, for what writes code against it. The header says what they mean."""
+"""Offsets and numbers of native/cudacpu/run/abi.hpp, for what writes code against it. The header says what they are."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What HCQ_CUDACPU_CHECK=1 adds to a translation: before each access to memory, a call that tells of it.
 
-native/cudacpu/run/check.hpp says what becomes of it. Parameters are not told of; of `wmma` it is the rows of the matrix.
+native/cudacpu/run/check.hpp says what becomes of it. Parameters are not told of; of `wmma` it is the rows of the
+matrix.
 """
 
 from __future__ import annotations
