@@ -1,4 +1,4 @@
-"""What libcuda.so.1 calls when a module is loaded, linked or unloaded: the other side of native/cudacpu/module/image.hpp.
+"""What libcuda.so.1 calls when a module is loaded, linked, unloaded: the other side of native/cudacpu/module/image.hpp.
 
 Each module that is loaded gets an execution engine of its own, and with it its own variables. What does not live here:
 compiling (compiler), finding PTX in a fat binary (fatbin), loading the library itself (the package).
