@@ -145,6 +145,10 @@ def check_ptx_that_is_wrong_is_refused_with_its_line():
     error = refused(load, HEAD + ".visible .entry k() {\n  .reg .b32 %r1; frobnicate.u32 %r1;\n  ret;\n}\n")
     assert error.name in ("CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_NOT_SUPPORTED")
     assert "line 5" in error.log and "frobnicate" in error.log
+    error = refused(load, HEAD.replace("sm_80", "sm_999") + ".visible .entry k() { ret; }")
+    assert error.name == "CUDA_ERROR_NO_BINARY_FOR_GPU" and "sm_999" in error.log
+    error = refused(load, HEAD.replace("8.0", "99.0") + ".visible .entry k() { ret; }")
+    assert error.name == "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" and "99.0" in error.log
     error = refused(load, "no PTX at all")
     assert error.name == "CUDA_ERROR_INVALID_PTX"
     # A log that is too small is cut off, and ends.
@@ -159,6 +163,12 @@ def check_a_cubin_is_refused_by_name():
     module = ctypes.c_void_p()
     error = refused(cuda.cuModuleLoadData, ctypes.byref(module), bytes(cubin))
     assert error.name == "CUDA_ERROR_NO_BINARY_FOR_GPU"
+    cubin[32:64] = b"\xff" * 32  # one whose tables would lie beyond all memory
+    for damaged in (bytes(cubin), b"\x7fELF"):
+        error = refused(cuda.cuModuleLoadData, ctypes.byref(module), damaged)
+        assert error.name == "CUDA_ERROR_NO_BINARY_FOR_GPU"
+        error = refused(cuda.cuLibraryLoadData, ctypes.byref(module), damaged, None, None, 0, None, None, 0)
+        assert error.name == "CUDA_ERROR_NO_BINARY_FOR_GPU"
 
 
 def check_libraries_have_kernels_in_whatever_context():

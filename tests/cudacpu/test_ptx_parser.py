@@ -139,3 +139,20 @@ def test_ptx_for_another_device_is_refused_by_name(target, capability, taken):
 def test_addresses_of_32_bits_are_refused():
     with pytest.raises(lower.Unsupported, match=r"line 3: \.address_size 32"):
         lower.translate(ptx.parse(".version 8.8\n.target sm_50\n.address_size 32\n.entry k() { ret; }"))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        (f"{HEAD}.entry k() {{ .reg .u32 %r<4000000000>; ret; }}", 4, "4000000000 names: at most"),
+        (f"{HEAD}.entry k(.param .u32 p) {{ .local .u32 x<4000000000>; ret; }}", 4, "4000000000 names: at most"),
+        (f"{HEAD}.global .u32 x = {'(' * 100000}1{')' * 100000};", 4, "nest too deep"),
+        (f"{HEAD}.global .u32 x = {'-' * 100000}1;", 4, "nest too deep"),
+        (".version 8.0\n.entry k() { ret; }", 2, "expected '.target'"),
+        (".version 99.0\n.target sm_80\n.entry k() { ret; }", 1, ".version 99.0: versions to 9.x are known"),
+    ],
+)  # fmt: skip
+def test_ptx_that_would_take_all_memory_or_is_of_no_known_device_is_refused(text, line, said):
+    with pytest.raises(ptx.PtxError) as caught:
+        ptx.parse(text)
+    assert caught.value.line == line and said in str(caught.value)

@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -39,14 +38,6 @@ T read(const void* from) {
   T value;
   std::memcpy(&value, from, sizeof value);
   return value;
-}
-
-// Of an ELF image of 64 bits, up to the end of its table of sections or segments, whichever comes last.
-size_t elf_size(const uint8_t* data) {
-  uint64_t segments = read<uint64_t>(data + 32), sections = read<uint64_t>(data + 40);
-  uint64_t end = sections + uint64_t{read<uint16_t>(data + 58)} * read<uint16_t>(data + 60);
-  uint64_t other = segments + uint64_t{read<uint16_t>(data + 54)} * read<uint16_t>(data + 56);
-  return std::max<size_t>({64, end, other});  // with the header
 }
 
 }  // namespace
@@ -117,10 +108,11 @@ size_t image_size(const void* data) {
     return header.header_size + header.size;
   }
   if (begins(kLinkedMagic, sizeof kLinkedMagic)) return read<uint64_t>(bytes + sizeof kLinkedMagic);
+  // Of a cubin the first bytes are enough: it is refused. Its own words on how long it is may lead astray.
   if (begins("\x7f"
              "ELF",
              4))
-    return elf_size(bytes);
+    return 4;
   return std::strlen(static_cast<const char*>(data));
 }
 

@@ -24,6 +24,7 @@ SUCCESS = 0
 OUT_OF_MEMORY = 2
 NO_BINARY_FOR_GPU = 209
 INVALID_PTX = 218
+UNSUPPORTED_PTX_VERSION = 222
 NOT_SUPPORTED = 801
 UNKNOWN = 999
 
@@ -200,8 +201,10 @@ def _described(kernel: Kernel, entry: int) -> _Kernel:
 
 def _result_of(error: CompileError) -> int:
     from hcq.cudacpu.fatbin import NoPtx
-    from hcq.cudacpu.ptx.errors import Unsupported
+    from hcq.cudacpu.ptx.errors import LaterVersion, OtherTarget, Unsupported
 
-    if isinstance(error, NoPtx):
+    if isinstance(error, NoPtx | OtherTarget):
         return NO_BINARY_FOR_GPU
+    if isinstance(error, LaterVersion):
+        return UNSUPPORTED_PTX_VERSION
     return NOT_SUPPORTED if isinstance(error, Unsupported) else INVALID_PTX

@@ -11,7 +11,7 @@ from hcq.cudacpu.lower.emitter import quoted
 from hcq.cudacpu.lower.frames import Place
 from hcq.cudacpu.lower.gathering import gathered
 from hcq.cudacpu.lower.nans import unsettled
-from hcq.cudacpu.ptx.errors import PtxError, Unsupported
+from hcq.cudacpu.ptx.errors import OtherTarget, PtxError, Unsupported
 from hcq.cudacpu.ptx.nodes import Function, Module
 
 
@@ -228,7 +228,7 @@ def _check_target(module: Module, capability: int) -> None:
         return
     device = f"{capability // 10}.{capability % 10}"
     why = f"the module is for {module.target[0]}, the device has compute capability {device} (see HCQ_CUDACPU_CC)"
-    raise Unsupported(why, module.lines["target"])
+    raise OtherTarget(why, module.lines["target"])
 
 
 def translate(module: Module, options: Options | None = None) -> Translated:

@@ -103,7 +103,7 @@ class Body:
             line = cursor.line
             name = cursor.word("the register's name")
             if cursor.take("<"):
-                number = cursor.integer("how many registers there are")
+                number = cursor.count("how many registers there are")
                 cursor.expect(">")
                 for n in range(number):
                     self._register(f"{name}{n}", what.type, what.lanes, line)

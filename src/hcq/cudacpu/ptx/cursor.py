@@ -7,6 +7,8 @@ from typing import NoReturn
 from hcq.cudacpu.ptx.errors import PtxError
 from hcq.cudacpu.ptx.lexer import Token, tokens
 
+MOST_NAMES = 1 << 20  # of one declaration, as %r<100>: each is an object
+
 
 class Cursor:
     """Tokens in order. Only one parser uses it."""
@@ -57,6 +59,14 @@ class Cursor:
         if self.token.kind != "int":
             self.fail(what)
         return integer(self.next().text)
+
+    def count(self, what: str) -> int:
+        """Take the number of a range of names."""
+        line = self.line
+        number = self.integer(what)
+        if number > MOST_NAMES:
+            raise PtxError(f"{number} names: at most {MOST_NAMES} are taken", line)
+        return number
 
     def fail(self, expected: str) -> NoReturn:
         """Raise PtxError: something else was expected here."""

@@ -66,7 +66,7 @@ def variables(cursor: Cursor, space: str, linkage: str = "") -> list[Variable]:
         line = cursor.line
         name = cursor.word("the variable's name")
         if cursor.take("<"):
-            number = cursor.integer("how many names there are")
+            number = cursor.count("how many names there are")
             cursor.expect(">")
             found += [_variable(f"{name}{n}", space, what, line, linkage) for n in range(number)]
         else:

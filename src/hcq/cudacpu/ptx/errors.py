@@ -19,3 +19,11 @@ class PtxError(CompileError):
 
 class Unsupported(PtxError):
     """PTX that is right, but that is not run here. The message names what it is."""
+
+
+class OtherTarget(Unsupported):
+    """PTX that is right, but for another device."""
+
+
+class LaterVersion(Unsupported):
+    """PTX of a version that isn't known here."""

@@ -7,10 +7,11 @@ import re
 from hcq.cudacpu.ptx.bodies import Body, skip_line
 from hcq.cudacpu.ptx.cursor import Cursor
 from hcq.cudacpu.ptx.declarations import LINKAGES, parameters, variables
-from hcq.cudacpu.ptx.errors import PtxError
+from hcq.cudacpu.ptx.errors import LaterVersion, PtxError
 from hcq.cudacpu.ptx.expressions import begins_constant, constant
 from hcq.cudacpu.ptx.nodes import Function, Module
 
+_NEWEST = 9  # the major version of PTX whose instructions are known
 _OF_FUNCTIONS = {
     ".maxntid", ".reqntid", ".minnctapersm", ".maxnctapersm", ".maxnreg", ".maxclusterrank", ".reqnctapercluster",
     ".explicitcluster", ".blocksareclusters", ".noreturn", ".abi_preserve", ".abi_preserve_control",
@@ -32,13 +33,22 @@ class _Parser:
         cursor = self._cursor
         if cursor.token.text != ".version":
             cursor.fail("'.version' at the start of a module")
+        try:
+            self._directives()
+        except RecursionError:
+            raise PtxError("parentheses or signs nest too deep", cursor.line) from None
+        if not self._module.target:
+            raise PtxError("expected '.target' in a module, found none", cursor.line)
+        self._module.functions = list(self._functions.values())
+        return self._module
+
+    def _directives(self) -> None:
+        cursor = self._cursor
         while cursor.token.kind != "end":
             if cursor.token.kind == "dot":
                 self._directive()
             elif not cursor.take(";"):
                 cursor.fail("a directive")
-        self._module.functions = list(self._functions.values())
-        return self._module
 
     def _directive(self) -> None:
         cursor, linkage = self._cursor, ""
@@ -90,8 +100,10 @@ class _Parser:
         match = re.fullmatch(r"(\d+)\.(\d+)", cursor.token.text)
         if match is None:
             cursor.fail("a version as 8.0")
-        cursor.next()
+        line = cursor.next().line
         self._module.version = (int(match[1]), int(match[2]))
+        if self._module.version[0] > _NEWEST:
+            raise LaterVersion(f".version {match[0]}: versions to {_NEWEST}.x are known here", line)
 
     def _section(self) -> None:
         cursor = self._cursor
