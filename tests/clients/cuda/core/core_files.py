@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 HERE = Path(__file__).parent
-_SECONDS = 170
+_SECONDS = 100
 
 
 class Examples:
