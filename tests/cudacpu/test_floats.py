@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from model import FORMATS, disagreement
 from opcodes import ROOM, Opcodes
 
-from hcq.cudacpu.lower import arithmetic
+from hcq.cudacpu.lower.values import arithmetic
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,8 @@ Modules of operations register what they translate (registry.py) and write it th
 
 from __future__ import annotations
 
-from hcq.cudacpu.lower import (
+from hcq.cudacpu.lower.module import Global, Kernel, Options, Translated, translate
+from hcq.cudacpu.lower.opcodes import (
     atomics,
     barriers,
     bits,
@@ -28,7 +29,6 @@ from hcq.cudacpu.lower import (
     warps,
     wmma,
 )
-from hcq.cudacpu.lower.module import Global, Kernel, Options, Translated, translate
 from hcq.cudacpu.ptx.errors import Unsupported
 
 OPERATIONS = (

@@ -15,9 +15,9 @@ import numpy as np
 
 from hcq.cudacpu.abi import Op, Thread
 from hcq.cudacpu.lower import checks, modifiers, registry
-from hcq.cudacpu.lower.arithmetic import canonical
+from hcq.cudacpu.lower.forms.uniform import LANES
 from hcq.cudacpu.lower.types import bits_of, llvm, signed, width
-from hcq.cudacpu.lower.uniform import LANES
+from hcq.cudacpu.lower.values.arithmetic import canonical
 from hcq.cudacpu.ptx.errors import PtxError, Unsupported
 from hcq.cudacpu.ptx.nodes import (
     Immediate,
@@ -33,10 +33,10 @@ from hcq.cudacpu.ptx.nodes import (
 )
 
 if TYPE_CHECKING:
-    from hcq.cudacpu.lower.contexts import Context
-    from hcq.cudacpu.lower.frames import Frame
-    from hcq.cudacpu.lower.kernel_memory import KernelMemory
-    from hcq.cudacpu.lower.lanes import Lanes
+    from hcq.cudacpu.lower.forms.contexts import Context
+    from hcq.cudacpu.lower.forms.frames import Frame
+    from hcq.cudacpu.lower.forms.kernel_memory import KernelMemory
+    from hcq.cudacpu.lower.forms.lanes import Lanes
     from hcq.cudacpu.lower.module import Unit
 
 

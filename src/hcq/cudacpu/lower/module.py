@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass, field, replace
 
 from hcq.cudacpu.lower import layout
-from hcq.cudacpu.lower.analysis import Facts, facts_of, register_types
 from hcq.cudacpu.lower.emitter import quoted
-from hcq.cudacpu.lower.frames import Place
-from hcq.cudacpu.lower.gathering import gathered
-from hcq.cudacpu.lower.nans import unsettled
+from hcq.cudacpu.lower.forms.analysis import Facts, facts_of, register_types
+from hcq.cudacpu.lower.forms.frames import Place
+from hcq.cudacpu.lower.forms.gathering import gathered
+from hcq.cudacpu.lower.values.nans import unsettled
 from hcq.cudacpu.ptx.errors import OtherTarget, PtxError, Unsupported
 from hcq.cudacpu.ptx.nodes import Function, Module
 
@@ -120,7 +120,7 @@ class Unit:
 
     def translate(self) -> Translated:
         """Write everything. Raises PtxError and Unsupported, with the line."""
-        from hcq.cudacpu.lower.functions import device_function, kernel
+        from hcq.cudacpu.lower.forms.functions import device_function, kernel
 
         globals_, head = self._globals()
         texts: list[str] = []

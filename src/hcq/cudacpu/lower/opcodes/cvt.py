@@ -6,14 +6,23 @@ What does not live here: how one value is converted (convert.py). Not run, and r
 
 from __future__ import annotations
 
-from hcq.cudacpu.lower.arithmetic import widen
-from hcq.cudacpu.lower.convert import FLOATS, INTEGERS, MODES, WHOLE, of_integer, short_float, to_float, to_integer
 from hcq.cudacpu.lower.emitter import Emitter
-from hcq.cudacpu.lower.floats import HALVES, join, split
 from hcq.cudacpu.lower.helpers import Code, intrinsic
+from hcq.cudacpu.lower.opcodes.floats import HALVES, join, split
 from hcq.cudacpu.lower.registry import translates
-from hcq.cudacpu.lower.rounding import BF16, F32, FORMATS, narrow
 from hcq.cudacpu.lower.types import is_type
+from hcq.cudacpu.lower.values.arithmetic import widen
+from hcq.cudacpu.lower.values.convert import (
+    FLOATS,
+    INTEGERS,
+    MODES,
+    WHOLE,
+    of_integer,
+    short_float,
+    to_float,
+    to_integer,
+)
+from hcq.cudacpu.lower.values.rounding import BF16, F32, FORMATS, narrow
 from hcq.cudacpu.ptx.nodes import Instruction, Operand, Register
 
 FLAGS = frozenset((*MODES, "rna", *WHOLE, "ftz", "sat", "relu", "satfinite"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hcq.cudacpu.lower import layout
-from hcq.cudacpu.lower.frames import Frame, Place
+from hcq.cudacpu.lower.forms.frames import Frame, Place
 from hcq.cudacpu.ptx.nodes import Function
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hcq.cudacpu.lower.copies import complete, fill
+from hcq.cudacpu.lower.opcodes.copies import complete, fill
 from hcq.cudacpu.lower.pointers import moved, pointer, space_of
 from hcq.cudacpu.lower.registry import translates
 from hcq.cudacpu.lower.types import bits_of, is_type, llvm, size

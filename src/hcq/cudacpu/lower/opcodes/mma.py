@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 
 from hcq.cudacpu.abi import Op, Thread
-from hcq.cudacpu.lower.arithmetic import canonical, shrink, widen
 from hcq.cudacpu.lower.emitter import Emitter
-from hcq.cudacpu.lower.floats import join, split
-from hcq.cudacpu.lower.fragments import BITS, INTEGERS, Shape, multiply
 from hcq.cudacpu.lower.helpers import intrinsic
+from hcq.cudacpu.lower.opcodes.floats import join, split
 from hcq.cudacpu.lower.registry import translates
+from hcq.cudacpu.lower.values.arithmetic import canonical, shrink, widen
+from hcq.cudacpu.lower.values.fragments import BITS, INTEGERS, Shape, multiply
 from hcq.cudacpu.ptx.nodes import Instruction, Operand, Register, Vector
 
 SHAPES = {

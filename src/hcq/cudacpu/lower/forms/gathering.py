@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hcq.cudacpu.lower.analysis import is_whole_barrier, registers_in
-from hcq.cudacpu.lower.uniform import LANES, Meetings, meetings, meets
+from hcq.cudacpu.lower.forms.analysis import is_whole_barrier, registers_in
+from hcq.cudacpu.lower.forms.uniform import LANES, Meetings, meetings, meets
 from hcq.cudacpu.ptx.nodes import Function, Immediate, Instruction, Label, Not, Operand, Register, Symbol
 
 _MOST = 32  # branches that are rewritten, at most

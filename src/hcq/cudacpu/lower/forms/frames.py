@@ -14,8 +14,8 @@ from hcq.cudacpu.lower.types import llvm
 from hcq.cudacpu.ptx.nodes import Function, Label, Prototype, Register, Symbol, Variable
 
 if TYPE_CHECKING:
-    from hcq.cudacpu.lower.analysis import Facts
     from hcq.cudacpu.lower.emitter import Emitter
+    from hcq.cudacpu.lower.forms.analysis import Facts
 
 
 @dataclass(slots=True)

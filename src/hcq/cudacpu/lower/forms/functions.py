@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hcq.cudacpu.lower import layout
-from hcq.cudacpu.lower.contexts import Context, LoopContext, ThreadContext
 from hcq.cudacpu.lower.emitter import Emitter
-from hcq.cudacpu.lower.entries import LEAVING, coroutine, loop
-from hcq.cudacpu.lower.frames import Frame, Place
-from hcq.cudacpu.lower.kernel_memory import KernelMemory
-from hcq.cudacpu.lower.regions import RegionContext, region
+from hcq.cudacpu.lower.forms.contexts import Context, LoopContext, ThreadContext
+from hcq.cudacpu.lower.forms.entries import LEAVING, coroutine, loop
+from hcq.cudacpu.lower.forms.frames import Frame, Place
+from hcq.cudacpu.lower.forms.kernel_memory import KernelMemory
+from hcq.cudacpu.lower.forms.regions import RegionContext, region
 from hcq.cudacpu.ptx.nodes import Function
 
 if TYPE_CHECKING:

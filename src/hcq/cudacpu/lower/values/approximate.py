@@ -12,8 +12,8 @@ import math
 import struct
 from collections.abc import Callable
 
-from hcq.cudacpu.lower.arithmetic import NAN32
 from hcq.cudacpu.lower.helpers import Body, Code, call, intrinsic, want
+from hcq.cudacpu.lower.values.arithmetic import NAN32
 
 LN2 = math.log(2)
 EX2 = [LN2**k / math.factorial(k) for k in range(11)]

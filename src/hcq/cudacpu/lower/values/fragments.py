@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hcq.cudacpu.lower.arithmetic import fused, hardware_halves, widen
-from hcq.cudacpu.lower.convert import short_float
 from hcq.cudacpu.lower.helpers import Body, Code, intrinsic, want
+from hcq.cudacpu.lower.values.arithmetic import fused, hardware_halves, widen
+from hcq.cudacpu.lower.values.convert import short_float
 
 BITS = {
     "f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1, "e4m3": 8, "e5m2": 8,

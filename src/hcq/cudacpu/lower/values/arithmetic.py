@@ -13,9 +13,9 @@ from functools import cache
 
 import llvmlite.binding
 
-from hcq.cudacpu.lower import wide
 from hcq.cudacpu.lower.helpers import Code, intrinsic, want
-from hcq.cudacpu.lower.rounding import BF16, F16, F32, narrow, odd, sum_error
+from hcq.cudacpu.lower.values import wide
+from hcq.cudacpu.lower.values.rounding import BF16, F16, F32, narrow, odd, sum_error
 
 IR = {"f32": "float", "f64": "double", "f16": "i16", "bf16": "i16", "tf32": "i32"}
 NAN32 = "0x7FFFFFFFE0000000"  # 0x7fffffff, as LLVM writes floats

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from hcq.cudacpu.abi import Grid
 from hcq.cudacpu.lower import layout
-from hcq.cudacpu.lower.contexts import load
-from hcq.cudacpu.lower.memory import type_of
+from hcq.cudacpu.lower.forms.contexts import load
+from hcq.cudacpu.lower.opcodes.memory import type_of
 from hcq.cudacpu.lower.pointers import space_of, wide
 from hcq.cudacpu.lower.registry import translates
 from hcq.cudacpu.lower.types import llvm

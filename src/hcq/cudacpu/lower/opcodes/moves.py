@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hcq.cudacpu.lower.memory import type_of
+from hcq.cudacpu.lower.opcodes.memory import type_of
 from hcq.cudacpu.lower.registry import translates
 from hcq.cudacpu.lower.types import is_type, llvm, signed, width
 from hcq.cudacpu.ptx.nodes import Instruction, Operand, Pair, Register, Sink, Symbol, Vector

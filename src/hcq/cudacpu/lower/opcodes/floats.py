@@ -6,11 +6,11 @@ What does not live here: how a value is computed and rounded (arithmetic.py, app
 
 from __future__ import annotations
 
-from hcq.cudacpu.lower import approximate, arithmetic
-from hcq.cudacpu.lower.convert import MODES
 from hcq.cudacpu.lower.emitter import Emitter
 from hcq.cudacpu.lower.helpers import intrinsic
 from hcq.cudacpu.lower.registry import translates
+from hcq.cudacpu.lower.values import approximate, arithmetic
+from hcq.cudacpu.lower.values.convert import MODES
 from hcq.cudacpu.ptx.nodes import Instruction, Operand
 
 WIDE = ("f32", "f64")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hcq.cudacpu.lower.analysis import SUSPENDING, destinations, is_whole_barrier, registers_in
-from hcq.cudacpu.lower.flow import Block, blocks_of, influenced, joins, reaching
+from hcq.cudacpu.lower.forms.analysis import SUSPENDING, destinations, is_whole_barrier, registers_in
+from hcq.cudacpu.lower.forms.flow import Block, blocks_of, influenced, joins, reaching
 from hcq.cudacpu.ptx.nodes import Address, Function, Group, Instruction, Operand, Pair, Special, Symbol, Vector
 
 _SAME = {"ntid", "ctaid", "nctaid", "nwarpid", "gridid", "dynamic_smem_size", "total_smem_size", "aggr_smem_size"}

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hcq.cudacpu.abi import Block, Grid, Thread
-from hcq.cudacpu.lower.contexts import Context, load
-from hcq.cudacpu.lower.lanes import Lanes
-from hcq.cudacpu.lower.uniform import LANES, MATRICES
+from hcq.cudacpu.lower.forms.contexts import Context, load
+from hcq.cudacpu.lower.forms.lanes import Lanes
+from hcq.cudacpu.lower.forms.uniform import LANES, MATRICES
 from hcq.cudacpu.ptx.nodes import Function, Instruction
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class RegionContext(Context):
 
 def region(e: Emitter, name: str, function: Function) -> str:
     """`void k(Block*)` for one thread, before its lowering."""
-    from hcq.cudacpu.lower.entries import LEAVING
+    from hcq.cudacpu.lower.forms.entries import LEAVING
 
     e.declare("declare i32 @hcq.local_id(i32) nounwind willreturn memory(none)")
     e.declare("declare void @hcq.barrier() convergent nounwind")

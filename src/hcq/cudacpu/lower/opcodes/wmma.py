@@ -6,11 +6,11 @@ What does not live here: where elements are (fragments.py), wmma.mma (mma.py).
 from __future__ import annotations
 
 from hcq.cudacpu.lower.emitter import Emitter
-from hcq.cudacpu.lower.fragments import BITS, Shape
-from hcq.cudacpu.lower.mma import WMMA_SHAPES, shape_of, wmma_mma
+from hcq.cudacpu.lower.opcodes.mma import WMMA_SHAPES, shape_of, wmma_mma
 from hcq.cudacpu.lower.pointers import pointer, space_of
 from hcq.cudacpu.lower.registry import translates
 from hcq.cudacpu.lower.types import llvm
+from hcq.cudacpu.lower.values.fragments import BITS, Shape
 from hcq.cudacpu.ptx.nodes import Instruction, Vector
 
 OF_SUM = {"f16": ("f16", "bf16"), "f32": ("f16", "bf16", "tf32"), "s32": ("s8", "s4", "b1"), "f64": ("f64",)}

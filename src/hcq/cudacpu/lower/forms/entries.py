@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hcq.cudacpu.abi import Block, Grid, Op, Thread
-from hcq.cudacpu.lower.contexts import LoopContext
+from hcq.cudacpu.lower.forms.contexts import LoopContext
 from hcq.cudacpu.ptx.nodes import Function
 
 if TYPE_CHECKING:

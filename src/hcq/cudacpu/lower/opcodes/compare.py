@@ -6,13 +6,13 @@ and 9.7.7 (set, setp). What does not live here: integers (moves.py, integers.py)
 
 from __future__ import annotations
 
-from hcq.cudacpu.lower.arithmetic import IR, canonical, extreme, flushed, flushed_bits, shrink, widen
 from hcq.cudacpu.lower.emitter import Emitter
-from hcq.cudacpu.lower.floats import HALVES, WIDE, join, modifiers, split
 from hcq.cudacpu.lower.helpers import intrinsic
-from hcq.cudacpu.lower.moves import combined, write_predicates
+from hcq.cudacpu.lower.opcodes.floats import HALVES, WIDE, join, modifiers, split
+from hcq.cudacpu.lower.opcodes.moves import combined, write_predicates
 from hcq.cudacpu.lower.registry import translates
 from hcq.cudacpu.lower.types import is_type, llvm
+from hcq.cudacpu.lower.values.arithmetic import IR, canonical, extreme, flushed, flushed_bits, shrink, widen
 from hcq.cudacpu.ptx.nodes import Instruction, Pair
 
 CONDITIONS = {

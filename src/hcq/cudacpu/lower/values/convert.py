@@ -5,11 +5,11 @@ What does not live here: the rounding itself (rounding.py), the opcode, packed t
 
 from __future__ import annotations
 
-from hcq.cudacpu.lower import arithmetic
-from hcq.cudacpu.lower.arithmetic import IR, canonical, flushed, saturated, shrink, widen
 from hcq.cudacpu.lower.helpers import Code, intrinsic
-from hcq.cudacpu.lower.rounding import FORMATS, narrow, pack
 from hcq.cudacpu.lower.types import llvm, signed, width
+from hcq.cudacpu.lower.values import arithmetic
+from hcq.cudacpu.lower.values.arithmetic import IR, canonical, flushed, saturated, shrink, widen
+from hcq.cudacpu.lower.values.rounding import FORMATS, narrow, pack
 
 INTEGERS = tuple(f"{sign}{size}" for sign in "us" for size in (8, 16, 32, 64))
 WHOLE = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}

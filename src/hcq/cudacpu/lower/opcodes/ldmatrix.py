@@ -7,7 +7,7 @@ elements 2 t and 2 t + 1 of row g, or of column g by .trans. Refused by name: sh
 from __future__ import annotations
 
 from hcq.cudacpu.lower.emitter import Emitter
-from hcq.cudacpu.lower.mma import exchanged
+from hcq.cudacpu.lower.opcodes.mma import exchanged
 from hcq.cudacpu.lower.pointers import pointer, space_of
 from hcq.cudacpu.lower.registry import translates
 from hcq.cudacpu.ptx.nodes import Instruction, Operand, Vector

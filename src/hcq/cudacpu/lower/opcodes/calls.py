@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hcq.cudacpu.lower.frames import Frame, Place
+from hcq.cudacpu.lower.forms.frames import Frame, Place
 from hcq.cudacpu.lower.pointers import wide
 from hcq.cudacpu.lower.registry import translates
 from hcq.cudacpu.lower.types import llvm

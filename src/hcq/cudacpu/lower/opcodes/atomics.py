@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hcq.cudacpu.lower.arithmetic import extreme_function, half_functions
-from hcq.cudacpu.lower.copies import complete
-from hcq.cudacpu.lower.memory import type_of
+from hcq.cudacpu.lower.opcodes.copies import complete
+from hcq.cudacpu.lower.opcodes.memory import type_of
 from hcq.cudacpu.lower.pointers import moved, pointer, space_of
 from hcq.cudacpu.lower.registry import translates
 from hcq.cudacpu.lower.types import llvm, size
+from hcq.cudacpu.lower.values.arithmetic import extreme_function, half_functions
 from hcq.cudacpu.ptx.nodes import Instruction, Operand, Sink, Vector
 
 if TYPE_CHECKING:

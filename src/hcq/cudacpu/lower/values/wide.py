@@ -6,7 +6,7 @@ What does not live here: rounding to nearest, which is the processor's own, and 
 from __future__ import annotations
 
 from hcq.cudacpu.lower.helpers import APART, Body, Code, call, intrinsic, leading_zeros, want
-from hcq.cudacpu.lower.rounding import F64, pack
+from hcq.cudacpu.lower.values.rounding import F64, pack
 
 FRACTION, IMPLICIT = (1 << 52) - 1, 1 << 52
 

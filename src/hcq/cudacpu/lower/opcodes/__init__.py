@@ -1,0 +1,1 @@
+"""The opcodes of PTX: each module fills the table (registry) for those that belong together."""

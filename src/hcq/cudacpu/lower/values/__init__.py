@@ -1,0 +1,1 @@
+"""What operations compute, as code over values: arithmetic, roundings, conversions, products of matrices."""
