@@ -77,6 +77,18 @@ def test_square_brackets_in_what_to_do_are_shown(here):
     assert "hcq[absent]" in out and "no package [x]" in out
 
 
+def test_what_to_do_about_devices_keeps_the_names_of_variables(here):
+    def absent(name):
+        raise hcq.errors.DeviceUnavailable("not here", "HCQ_ABSENT=cpu runs ABSENT elsewhere")
+
+    hcq.Device.register("ABSENT", absent)
+    try:
+        out = here("devices", "ABSENT")[1]
+    finally:
+        hcq.Device.unregister("ABSENT")
+    assert "HCQ_ABSENT=cpu runs it elsewhere" in " ".join(out.split())
+
+
 def test_a_device_named_that_does_not_open_fails_and_says_why(here):
     code, out, err = here("devices", "METAL")
     assert code == 1 and "not built yet" in out and "Traceback" not in err

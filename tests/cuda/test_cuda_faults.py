@@ -33,11 +33,25 @@ def test_a_kernel_that_fails_loses_the_device_with_its_name(dev, nvrtc, name, er
     assert lost.value.command == name
     with pytest.raises(DeviceLost):
         out.numpy()
+    with pytest.raises(DeviceLost, match=error):
+        hcq.array(np.arange(8), "CUDA")
     del good, bad, out
     dev.close()
     again = hcq.Device["CUDA"]
     assert again is not dev and again.lost is None
     assert hcq.array(np.arange(8), "CUDA").numpy().tolist() == list(range(8))
+
+
+@pytest.mark.parametrize("what", ["memory", "a program"])
+def test_what_is_asked_of_the_driver_next_tells_of_the_kernel_too(dev, nvrtc, what):
+    """The driver's answer is the kernel's error then: no want of memory, and no program that is wrong."""
+    bad = dev.program("astray", SOURCE)
+    out = hcq.zeros(64, hcq.i32, "CUDA")
+    lib = dev.compiler.compile(SOURCE)
+    bad(out, local_size=(64, 1, 1))
+    with pytest.raises(DeviceLost, match="ILLEGAL_ADDRESS"):
+        for _ in range(1000):
+            hcq.empty(1 << 20, hcq.i32, "CUDA") if what == "memory" else dev.runtime("good", lib)
 
 
 def test_others_that_wait_for_a_lost_device_are_told(dev, devices, nvrtc):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,7 @@ def _table(rows: list[Row]) -> None:
         closed.add_column(heading, overflow="fold")
     alike: dict[tuple[str, str, str], list[str]] = {}
     for row in (row for row in rows if row.state != "open"):
-        alike.setdefault((row.state, row.reason, row.hint.replace(row.name, "it")), []).append(row.name)
+        alike.setdefault((row.state, row.reason, _about_it(row)), []).append(row.name)
     for (state, reason, hint), names in alike.items():
         closed.add_row(", ".join(names), Text(state, style="red" if state == "broken" else "yellow"), reason, hint)
     if closed.row_count:
@@ -104,6 +105,11 @@ def _table(rows: list[Row]) -> None:
         )
     else:
         _print_default(out)
+
+
+def _about_it(row: Row) -> str:
+    """The hint, the same for devices that differ in the name alone; names of variables keep theirs."""
+    return re.sub(rf"(?<!\w){re.escape(row.name)}(?!\w)", "it", row.hint)
 
 
 def _print_default(out: Console) -> None:

@@ -28,7 +28,11 @@ class CUDAAllocator(HCQAllocator):
 
     def _alloc(self, size: int, options: BufferOptions) -> HCQBuffer:
         use = _HOST if options.host else _BOTH if options.cpu_access else _DEVICE
-        return HCQBuffer(self.device.native.allocate(max(size, 1), use, options.uncached), size)
+        try:
+            return HCQBuffer(self.device.native.allocate(max(size, 1), use, options.uncached), size)
+        except RuntimeError:  # not for want of memory
+            self.device.raise_if_lost()
+            raise
 
     def _free(self, opaque: HCQBuffer, options: BufferOptions) -> None:
         self.device.native.free(opaque.va_addr)

@@ -47,7 +47,16 @@ def devices() -> list[Found]:
     on_cpu = config.CUDA() == "cpu"
     if on_cpu:
         _install()
-    facts = _native.cuda_devices()
+    try:
+        facts = _native.cuda_devices()
+    except DeviceUnavailable as why:
+        if not on_cpu:
+            raise
+        raise DeviceUnavailable(
+            why.reason.replace("NVIDIA's driver", "hcq.cudacpu"),
+            "HCQ_CUDACPU_DEVICES, HCQ_CUDACPU_CC, HCQ_CUDACPU_MEMORY and CUDA_VISIBLE_DEVICES say what there is; a line"
+            " on standard error (CUDA_LOG_FILE) says which of them can't be read",
+        ) from None
     _used_in = process.generation
     if not facts:
         raise DeviceUnavailable("NVIDIA's driver finds no device", "CUDA_VISIBLE_DEVICES may hide those there are")

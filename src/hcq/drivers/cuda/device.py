@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _DLPACK_CUDA = 2
 _LEAVE_SECONDS = 5.0
+_TOLD_SECONDS = 0.5
 _LLVM_TARGETS = (120, 103, 100, 90, 89, 87, 86, 80, 75, 72, 70)  # processors that llvmlite's PTX is written for
 
 
@@ -67,6 +68,14 @@ class CUDADevice(NativeDevice):
     def settle(self) -> None:
         """Wait for all that this process has given to the device, by whatever library."""
         self.native.settle()
+
+    def raise_if_lost(self) -> None:
+        """After a call of the driver that failed: raise DeviceLost where a kernel is to blame. CUDA tells whoever calls
+        next of it; the queue, which knows the kernel, is told within moments."""
+        deadline = time.monotonic() + _TOLD_SECONDS
+        while self.lost is None and time.monotonic() < deadline:
+            time.sleep(0.0005)
+        self.check_usable()
 
     def _close(self) -> None:
         super()._close()

@@ -27,7 +27,7 @@ class CUDAProgram(_native.Program, HCQProgram):
     """
 
     def __new__(cls, dev: CUDADevice, name: str, lib: bytes) -> Self:
-        """Load it. Raises InvalidProgram."""
+        """Load it. Raises InvalidProgram, and DeviceLost where a kernel has failed on the device."""
         library = read_library(lib)
         if name not in library.kernels:
             known = ", ".join(library.kernels) or "none"
@@ -44,6 +44,7 @@ class CUDAProgram(_native.Program, HCQProgram):
             module = _native.cuda_module(dev.native, library.image)
             made = _native.cuda_program(module, symbol, name, kinds, names, typed, items)
         except RuntimeError as error:
+            dev.raise_if_lost()
             raise InvalidProgram(f"{name}: {dev.dname} does not load the library: {error}") from error
         self = super().__new__(cls, dev, name, made)
         if typed:
