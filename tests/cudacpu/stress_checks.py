@@ -261,6 +261,21 @@ def check_one_executable_launched_and_updated_by_many_threads():
     assert memory[:2].tolist() == [3 * rounds, 6 * rounds]
 
 
+def check_one_executable_launched_into_streams_that_threads_share():
+    made, memory, on, blocking = kernel(STEP), words(), stream(), stream(0)
+    with captured(on, RELAXED) as graph:
+        step(made, on, memory, 1, 1)
+    executable = instantiate(graph)
+
+    def launches(to):
+        for _ in range(ROUNDS):
+            cuda.cuGraphLaunch(executable, to)
+
+    in_threads(*[lambda to=to: launches(to) for to in (on, on, on, blocking, blocking, None)])
+    cuda.cuCtxSynchronize()  # whatever the order in which the calls came, each launch comes after those before it
+    assert memory[0] == 6 * ROUNDS
+
+
 def check_modules_are_loaded_by_many_threads_at_once():
     rounds = max(ROUNDS // 20, 5)
 

@@ -82,7 +82,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags, Instantia
 }
 
 CUresult launch(CUgraphExec handle, CUstream stream) {
-  std::shared_ptr<GraphLaunch> node;
+  std::shared_ptr<GraphLaunch> node;  // goes without the lock where it wasn't queued
   std::shared_ptr<GraphExec> exec;
   std::shared_ptr<Stream> target;
   CUresult result = with_context([&](Context& context) -> CUresult {
@@ -98,14 +98,14 @@ CUresult launch(CUgraphExec handle, CUstream stream) {
     auto ended = std::make_shared<std::atomic<bool>>(false);
     node = std::make_shared<GraphLaunch>(*exec, ended);
     exec->previous = std::move(ended);
-    return CUDA_SUCCESS;
+    // With the lock: were it queued behind a launch that waits for it, both would wait for ever. It isn't brief, so
+    // that no node runs here.
+    uint64_t position;
+    found = enqueue(target, node, &position);
+    if (!found) node->note(target, position);
+    return found;
   });
-  if (result) return result;
-  if (!node) return capture_launch(stream, *exec);
-  uint64_t position;
-  result = enqueue(target, node, &position);
-  if (!result) node->note(target, position);
-  return result;
+  return result || node ? result : capture_launch(stream, *exec);
 }
 
 }  // namespace

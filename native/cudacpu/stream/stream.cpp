@@ -256,9 +256,10 @@ CUresult submit(const StreamPtr& stream, NodePtr node) {
 
 CUresult enqueue(const StreamPtr& stream, NodePtr node, uint64_t* position) {
   if (in_host_function) return CUDA_ERROR_NOT_PERMITTED;
-  if (CUresult failed = stream->context.error()) return failed;
   Scheduler& all = scheduler();
   Lock hold(all.lock);
+  // With the lock, so that the end of a context waits for what came before it and nothing comes after.
+  if (CUresult failed = stream->context.error()) return failed;
   Stream::Item item{std::move(node), {}};
   order(stream, item);
   bool brief = stream->queue.empty() && item.after.empty() && item.node->brief();
