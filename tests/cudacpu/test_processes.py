@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 USES = """
 import ctypes
@@ -107,3 +109,21 @@ def test_kernels_fault_safely_beside_handlers_that_came_later():
     later += "prg(hcq.empty(4, 'uint8', device='LLVM'))\nhcq.Device['LLVM'].synchronize()\n"
     text = USES + "use()\n" + FAULTS + "fault()\n" + later + "fault()\nuse()\nprint('all went well')"
     assert "all went well" in python("-m", "hcq.cudacpu", "-c", text)
+
+
+@pytest.mark.parametrize("call", ["cuModuleUnload(module)", "cuModuleLoadData(ctypes.byref(module), text)"])
+def test_a_thread_that_python_ends_in_the_compiler_does_not_abort_the_process(call):
+    """Python ends threads that come for the interpreter's lock too late by pthread_exit: here it is the compiler."""
+    text = f"""
+import ctypes, os, threading, time
+from launch_checks import HEAD, IOTA, load
+driver.fresh()
+module, text = load(HEAD + IOTA), (HEAD + IOTA).encode()
+end = ctypes.CDLL(None).pthread_exit
+driver.cuda.raw.hcq_cuda_install(end, end)
+thread = threading.Thread(target=lambda: driver.cuda.raw.{call}, daemon=True)
+thread.start()
+thread.join(0.2)
+os._exit(7)
+"""
+    python("-m", "hcq.cudacpu", "-c", USES + text, code=7)

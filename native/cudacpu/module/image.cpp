@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "memory/memory.hpp"
+#include "stream/threads.hpp"
 
 namespace cudacpu {
 
@@ -44,7 +45,7 @@ T read(const void* from) {
 
 Image::~Image() {
   UnloadFn unload = g_unload.load();
-  if (handle && unload) unload(handle);
+  if (handle && unload) into_python([&] { unload(handle); });
 }
 
 const Kernel* Image::kernel(const std::string& name) const {
@@ -81,7 +82,7 @@ void ask_python() {
 CUresult compile(const void* data, size_t size, uint32_t capability, bool only_compile, Image& image) {
   CompileFn compiler = g_compile.load();
   if (!compiler) {
-    ask_python();
+    into_python(ask_python);
     compiler = g_compile.load();
   }
   if (!compiler) {
@@ -89,7 +90,7 @@ CUresult compile(const void* data, size_t size, uint32_t capability, bool only_c
     return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
   }
   CompileRequest request{data, size, capability, checking(), only_compile};
-  return static_cast<CUresult>(compiler(&image, &request));
+  return static_cast<CUresult>(into_python([&] { return compiler(&image, &request); }));
 }
 
 const void* unwrapped(const void* data) {
