@@ -33,7 +33,6 @@ def whose_driver():
 
 never = {}
 if on_cpu:
-    never["compiler.empty_environment"] = "HCQ_CUDA names the driver"
     never["copy.large"] = "CLANG runs it: it is the base's"
 driver = replace(told, exclusions={**told.exclusions, **never})
 globals().update(suite_tests())

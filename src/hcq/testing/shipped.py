@@ -11,6 +11,7 @@ from hcq.testing.driver import DriverUnderTest
 
 def describe(device: str) -> DriverUnderTest:
     """The description for a device's name; see hcq.testing.driver.known."""
+    from hcq import config
     from hcq.runtime.registry import Device
 
     name = Device.canonicalize(device)
@@ -41,6 +42,8 @@ def describe(device: str) -> DriverUnderTest:
     if kind == "CUDA":
         log = {} if _has_nvrtc() else {"log": "CUDA C is compiled by NVRTC, which is not here"}
         told = {"lacks": {**CUDA_LACKS, **log}, "exclusions": CUDA_NEVER, "bad_source": BAD_CUDA}
+        if config.CUDA() == "cpu":  # also in processes whose environment a test emptied
+            told["setup"] = "import os; os.environ['HCQ_CUDA'] = 'cpu'"
         return DriverUnderTest(name, kernels=_portable("ptx"), warning_source=None if log else WARNING_CUDA, **told)
     if kind == "NULL":
         return DriverUnderTest(name, kernels={"nothing": "nothing"}, lacks=NULL_LACKS, core=name == "NULL")
