@@ -41,6 +41,22 @@ def test_scripts_modules_and_code_run_with_the_driver(tmp_path):
     assert "usage: python -m hcq.cudacpu" in python("-m", "hcq.cudacpu", code=2)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["nowhere.py"], 2, "there is no 'nowhere.py'"),
+        (["-u", "-c", "1"], 2, "python -u -m hcq.cudacpu"),
+        (["-"], 2, "unknown option -"),
+        (["-m", "no_module"], 1, "no module named 'no_module'"),
+        (["-m", "no_module.inside"], 1, "no module named 'no_module.inside'"),
+        (["-c"], 2, "usage: "),
+    ],
+)
+def test_what_is_no_program_is_told_in_a_line(arguments, code, said):
+    told = python("-m", "hcq.cudacpu", *arguments, code=code)
+    assert said in told and "Traceback" not in told
+
+
 def test_python_processes_that_a_program_starts_have_the_driver_too():
     child = USES + "use()\nprint('child')"
     start = f"import subprocess, sys\nprint(subprocess.check_output([sys.executable, '-c', {child!r}], text=True))"
