@@ -1,5 +1,6 @@
 """Every promise of the contract has a test or a reason why not, and no test names a promise that doesn't exist."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from hcq.testing import promises
@@ -27,7 +28,12 @@ def test_no_promise_is_excused_that_has_a_test():
     assert {id: held[id] for id in promises.load().excused if id in held} == {}
 
 
-def test_the_list_names_what_has_no_test(capsys):
+def test_the_list_names_what_has_no_test(capsys, monkeypatch):
+    assert main(list=True) == 0
+    assert ", 0 not" in capsys.readouterr().out  # all that hcq promises is tested
+    listed = promises.load()
+    further = replace(listed, texts={**listed.texts, "far.off": "it flies"}, excused={"far.off": "no wings yet"})
+    monkeypatch.setattr(promises, "load", lambda: further)
     assert main(list=True) == 0
     said = capsys.readouterr().out
-    assert "drivers.cuda" in said and "these drivers are not begun" in said and "buffer.view_bounds" not in said
+    assert "far.off" in said and "no wings yet" in said and "buffer.view_bounds" not in said
