@@ -85,3 +85,17 @@ def test_the_bindings_find_all_they_look_for():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
     assert done.stdout.split() == ["13050", "CUDA_SUCCESS", "1"], done.stderr
+
+
+# Pageable memory (CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS): the checks know only what the API gave out.
+PAGEABLE = """
+import ctypes, sys
+cuda, found = ctypes.CDLL(sys.argv[1]), ctypes.c_int(-1)
+cuda.cuInit(0)
+print(cuda.cuDeviceGetAttribute(ctypes.byref(found), 88, 0), found.value)
+"""
+
+
+@pytest.mark.parametrize(("value", "pageable"), [("1", 0), ("on", 0), ("0", 1), ("", 1), ("no", 1), ("False", 1)])
+def test_the_checks_are_switched_as_others_of_hcqs_switches(value, pageable):
+    assert run(PAGEABLE, HCQ_CUDACPU_CHECK=value).stdout.split() == ["0", str(pageable)]

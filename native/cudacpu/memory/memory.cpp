@@ -1,6 +1,8 @@
 // The registry of ranges: see memory.hpp. What does not live here: the API's entries (memory_api.cpp, pointer.cpp).
 #include "memory/memory.hpp"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -99,7 +101,10 @@ bool inside(uint64_t address, size_t bytes, bool unknown) {
 bool checking() {
   static const bool on = [] {
     const char* value = std::getenv("HCQ_CUDACPU_CHECK");
-    return value && *value && *value != '0';
+    if (!value || !*value) return false;
+    for (const char* off : {"0", "false", "no", "off"})  // as hcq's other switches (config.py)
+      if (!strcasecmp(value, off)) return false;
+    return true;
   }();
   return on;
 }
