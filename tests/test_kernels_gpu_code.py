@@ -63,6 +63,8 @@ def ptxas(tmp_path_factory):
         done = subprocess.run(
             [found, "-arch=sm_80", str(file), "-o", os.devnull], capture_output=True, text=True, timeout=100
         )
+        if "Unsupported .version" in done.stderr:
+            pytest.skip("ptxas is older than what wrote the PTX (pip install nvidia-cuda-nvcc)")
         assert done.returncode == 0, f"{done.stderr}\n{text}"
 
     return check
