@@ -14,9 +14,12 @@ from hcq.drivers.cpu import object_library, toolchain
 ROOT = Path(__file__).parent.parent
 TOOLS = ("aarch64-linux-gnu-g++", "aarch64-linux-gnu-gcc", "qemu-aarch64")
 
-pytestmark = pytest.mark.skipif(
-    not all(shutil.which(tool) for tool in TOOLS), reason="no aarch64 cross compiler and emulator on this machine"
-)
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(
+        not all(shutil.which(tool) for tool in TOOLS), reason="no aarch64 cross compiler and emulator on this machine"
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,8 @@ import pytest
 
 from hcq import cache
 
+pytestmark = pytest.mark.thorough
+
 WRITERS = 8
 ROUNDS = 600
 SOURCES = 12

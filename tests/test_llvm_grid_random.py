@@ -11,6 +11,8 @@ from llvm_runner import Loaded
 
 from hcq.drivers.cpu import llvm_loops
 
+pytestmark = pytest.mark.thorough
+
 sizes = st.tuples(st.integers(1, 19), st.integers(1, 3), st.integers(1, 3))
 groups = st.tuples(st.integers(1, 3), st.integers(1, 2), st.integers(1, 2))
 some = settings(max_examples=max(settings().max_examples // 2, 10))

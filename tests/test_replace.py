@@ -12,6 +12,8 @@ import pytest
 
 import hcq
 
+pytestmark = pytest.mark.thorough
+
 # Kills the process before its n-th call of what touches files, which are all that the system sees of saving.
 KILLED = """
 import os, signal, sys

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 STANDS = """
 import pytest
 from hcq import Device, HCQSignal

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from cuda_sources import ARCHITECTURES, SOURCES, compiled, headers
 
+pytestmark = pytest.mark.thorough
+
 HERE = Path(__file__).parent
 CASE = re.compile(r"^@case(.*)\ndef (\w+)", re.MULTILINE)
 USUAL = {"case_language": 75, "case_grids": 90}  # so that a source is compiled once; else 80
