@@ -1,1 +1,25 @@
 """The opcodes of PTX: each module fills the table (registry) for those that belong together."""
+
+from hcq.cudacpu.lower.opcodes import (  # noqa: F401  (each registers itself)
+    atomics,
+    barriers,
+    bits,
+    bytes,
+    calls,
+    compare,
+    control,
+    copies,
+    cvt,
+    division,
+    floats,
+    integers,
+    ldmatrix,
+    memory,
+    mma,
+    moves,
+    spaces,
+    stack,
+    video,
+    warps,
+    wmma,
+)
