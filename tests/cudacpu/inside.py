@@ -1,8 +1,9 @@
 """Checks that need the CUDA driver on the CPU in their process: each file of them has one process of its own.
 
 A process keeps the libcuda.so.1 that it once loaded, so pytest's own must not have this one. A file `NAME_checks.py`
-has functions `check_*`; `Checks(...)` starts the process when the first is asked for, has it run each that is asked
-for, and ends it after the last. An error of a CUDA context stays, so each check begins with the context reset.
+has functions `check_*`; `test_name = inside.each_of("NAME_checks.py")` makes tests of them. The process starts when the
+first is asked for, runs each that is asked for, and ends after the last. An error of a CUDA context stays, so each
+check begins with the context reset.
 """
 
 from __future__ import annotations
@@ -20,6 +21,19 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+
+
+def each_of(file: str, seconds: float = 100, **environment: str) -> Any:
+    """A test for each check of a file beside this one, in a process with these variables of the environment."""
+    import pytest  # here: the process that runs the checks has no use for it
+
+    checks = Checks(file, seconds, **environment)
+
+    @pytest.mark.parametrize("name", checks.names)
+    def test(name: str) -> None:
+        checks.passed(name)
+
+    return test
 
 
 class Checks:

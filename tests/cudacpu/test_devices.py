@@ -7,13 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import inside
 import pytest
-from inside import Checks
 
 from hcq.cudacpu import library_path
 
-DEVICES = Checks("device_checks.py", HCQ_CUDACPU_DEVICES="3", HCQ_CUDACPU_CC="9.0", HCQ_CUDACPU_MEMORY="64M")
-NAMES = Checks("names_checks.py")
 TABLE = Path(__file__).parents[2] / "native" / "cudacpu" / "api" / "names.inc"
 
 # By ctypes alone: it starts in no time.
@@ -37,14 +35,10 @@ def run(code, **environment):
     return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100)
 
 
-@pytest.mark.parametrize("name", DEVICES.names)
-def test_devices(name):
-    DEVICES.passed(name)
-
-
-@pytest.mark.parametrize("name", NAMES.names)
-def test_names(name):
-    NAMES.passed(name)
+test_devices = inside.each_of(
+    "device_checks.py", HCQ_CUDACPU_DEVICES="3", HCQ_CUDACPU_CC="9.0", HCQ_CUDACPU_MEMORY="64M"
+)
+test_names = inside.each_of("names_checks.py")
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,5 @@
 from __future__ import annotations
 
 import inside
-import pytest
 
-LAUNCHES = inside.Checks("launch_checks.py")
-
-
-@pytest.mark.parametrize("name", LAUNCHES.names)
-def test_launches(name):
-    LAUNCHES.passed(name)
+test_launches = inside.each_of("launch_checks.py")

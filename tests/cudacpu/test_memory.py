@@ -1,30 +1,9 @@
 """Memory of the driver on the CPU: blocks, copies, fills, pools, pointers, addresses."""
 
-import pytest
-from inside import Checks
+import inside
 
-MEMORY = Checks("memory_checks.py", HCQ_CUDACPU_MEMORY="256M")
-GUARDS = Checks("guard_checks.py", HCQ_CUDACPU_CHECK="1")
-POOLS = Checks("pool_checks.py", HCQ_CUDACPU_MEMORY="64M")
-ORDER = {check: Checks("pool_order_checks.py", HCQ_CUDACPU_CHECK=check) for check in "01"}
-
-
-@pytest.mark.parametrize("name", MEMORY.names)
-def test_memory(name):
-    MEMORY.passed(name)
-
-
-@pytest.mark.parametrize("name", POOLS.names)
-def test_pools(name):
-    POOLS.passed(name)
-
-
-@pytest.mark.parametrize("check", ORDER)
-@pytest.mark.parametrize("name", ORDER["0"].names)
-def test_pools_and_kernels(name, check):
-    ORDER[check].passed(name)
-
-
-@pytest.mark.parametrize("name", GUARDS.names)
-def test_guards(name):
-    GUARDS.passed(name)
+test_memory = inside.each_of("memory_checks.py", HCQ_CUDACPU_MEMORY="256M")
+test_pools = inside.each_of("pool_checks.py", HCQ_CUDACPU_MEMORY="64M")
+test_pools_and_kernels = inside.each_of("pool_order_checks.py", HCQ_CUDACPU_CHECK="0")
+test_pools_and_kernels_that_are_checked = inside.each_of("pool_order_checks.py", HCQ_CUDACPU_CHECK="1")
+test_guards = inside.each_of("guard_checks.py", HCQ_CUDACPU_CHECK="1")

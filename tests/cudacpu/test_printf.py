@@ -3,11 +3,5 @@
 from __future__ import annotations
 
 import inside
-import pytest
 
-PRINTF = inside.Checks("printf_checks.py")
-
-
-@pytest.mark.parametrize("name", PRINTF.names)
-def test_printf(name):
-    PRINTF.passed(name)
+test_printf = inside.each_of("printf_checks.py")

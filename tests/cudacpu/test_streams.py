@@ -3,10 +3,7 @@
 import subprocess
 import sys
 
-import pytest
-from inside import HERE, Checks
-
-STREAMS = Checks("stream_checks.py")
+import inside
 
 # A wait that never ends, a host function that blocks, and work behind both.
 LEFT_QUEUED = """
@@ -30,13 +27,10 @@ assert entered.wait(60)
 print("over")
 """
 
-
-@pytest.mark.parametrize("name", STREAMS.names)
-def test_streams(name):
-    STREAMS.passed(name)
+test_streams = inside.each_of("stream_checks.py")
 
 
 def test_a_process_ends_with_work_queued():
-    command = [sys.executable, "-m", "hcq.cudacpu", "-c", LEFT_QUEUED, str(HERE)]
+    command = [sys.executable, "-m", "hcq.cudacpu", "-c", LEFT_QUEUED, str(inside.HERE)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout, done.stderr) == (0, "over\n", "")

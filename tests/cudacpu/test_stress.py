@@ -5,17 +5,7 @@ from __future__ import annotations
 import inside
 import pytest
 
-STRESS = inside.Checks("stress_checks.py", STRESS_ROUNDS="100")
-MORE = inside.Checks("stress_checks.py", 1500, STRESS_ROUNDS="10000")
-
-
-@pytest.mark.parametrize("name", STRESS.names)
-def test_stress(name):
-    STRESS.passed(name)
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(1600)
-@pytest.mark.parametrize("name", MORE.names)
-def test_stress_of_ten_thousand_rounds(name):
-    MORE.passed(name)
+test_stress = inside.each_of("stress_checks.py", STRESS_ROUNDS="100")
+test_stress_of_ten_thousand_rounds = pytest.mark.thorough(
+    pytest.mark.timeout(1600)(inside.each_of("stress_checks.py", 1500, STRESS_ROUNDS="10000"))
+)
