@@ -1,5 +1,6 @@
 // What every entry of the API does first. What does not live here: the checks of arguments.
 #pragma once
+#include <cstring>
 #include <new>
 
 #include "device/context.hpp"
@@ -21,6 +22,13 @@ CUresult with_init(F&& body) {
   } catch (const std::bad_alloc&) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+}
+
+// Writes a value of this type where the caller gave a void*, however that is aligned.
+template <class T>
+CUresult give(void* out, T value) {
+  std::memcpy(out, &value, sizeof value);
+  return CUDA_SUCCESS;
 }
 
 // Runs `body(Context&) -> CUresult` with the calling thread's context, unless that has failed.

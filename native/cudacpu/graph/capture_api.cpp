@@ -11,7 +11,7 @@ namespace {
 // Calls `body(stream) -> CUresult` with what the handle means and graph_mutex() held. A context that failed is no
 // hindrance: captures end nevertheless.
 template <class F>
-CUresult with_stream(CUstream handle, F&& body) {
+CUresult with_graphs_and(CUstream handle, F&& body) {
   return with_init([&]() -> CUresult {
     Context* context = Context::current();
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
@@ -25,7 +25,7 @@ CUresult with_stream(CUstream handle, F&& body) {
 
 CUresult begin(CUstream handle, CUstreamCaptureMode mode, CUgraph into, const CUgraphNode* nodes,
                const CUgraphEdgeData* data, size_t count) {
-  return with_stream(handle, [&](Stream& stream) -> CUresult {
+  return with_graphs_and(handle, [&](Stream& stream) -> CUresult {
     if (CUresult failed = stream.context.error()) return failed;
     if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
     if (&stream == stream.context.legacy.get()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -55,7 +55,7 @@ bool unjoined(Capture& capture) {
 
 CUresult end(CUstream handle, CUgraph* out) {
   std::unique_ptr<Graph> dropped;  // goes when the lock is given back
-  return with_stream(handle, [&](Stream& stream) -> CUresult {
+  return with_graphs_and(handle, [&](Stream& stream) -> CUresult {
     if (!out) return CUDA_ERROR_INVALID_VALUE;
     auto capture = capture_of(stream);
     if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
@@ -85,7 +85,7 @@ CUresult end(CUstream handle, CUgraph* out) {
 
 CUresult info(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph, const CUgraphNode** nodes,
               const CUgraphEdgeData** data, size_t* count) {
-  return with_stream(handle, [&](Stream& stream) -> CUresult {
+  return with_graphs_and(handle, [&](Stream& stream) -> CUresult {
     if (!status || (data && !nodes)) return CUDA_ERROR_INVALID_VALUE;
     if (&stream == stream.context.legacy.get() && blocking_capture(stream.context))
       return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
@@ -113,7 +113,7 @@ CUresult info(CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CU
 }
 
 CUresult update(CUstream handle, const CUgraphNode* nodes, const CUgraphEdgeData* data, size_t count, unsigned flags) {
-  return with_stream(handle, [&](Stream& stream) -> CUresult {
+  return with_graphs_and(handle, [&](Stream& stream) -> CUresult {
     if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
     auto capture = capture_of(stream);
     if (!capture) return CUDA_ERROR_ILLEGAL_STATE;

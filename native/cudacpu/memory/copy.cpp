@@ -10,8 +10,6 @@
 namespace cudacpu {
 namespace {
 
-constexpr size_t brief_bytes = 64 << 10;
-
 // One side of a copy, with its pitches filled in.
 struct Side {
   CUmemorytype type;

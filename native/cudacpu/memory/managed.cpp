@@ -144,8 +144,7 @@ CUresult tell(const Hints& hints, CUmem_range_attribute which, void* out, size_t
       return CUDA_ERROR_INVALID_VALUE;
   }
   if (bytes != sizeof value) return CUDA_ERROR_INVALID_VALUE;
-  std::memcpy(out, &value, sizeof value);
-  return CUDA_SUCCESS;
+  return give(out, value);
 }
 
 }  // namespace

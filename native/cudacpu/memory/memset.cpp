@@ -11,8 +11,6 @@
 namespace cudacpu {
 namespace {
 
-constexpr size_t brief_bytes = 64 << 10;
-
 template <class T>
 void fill(uint64_t at, unsigned value, size_t count) {
   std::fill_n(reinterpret_cast<T*>(at), count, static_cast<T>(value));

@@ -8,12 +8,6 @@
 namespace cudacpu {
 namespace {
 
-template <class T>
-CUresult give(void* out, T value) {
-  std::memcpy(out, &value, sizeof value);
-  return CUDA_SUCCESS;
-}
-
 // What is told of an address that is none of ours.
 CUresult attribute_of_unknown(CUpointer_attribute which, void* out) {
   switch (which) {

@@ -52,12 +52,6 @@ CUresult allocate(CUdeviceptr* out, size_t bytes, const PoolPtr& pool, CUstream 
   return pool->allocate(stream, bytes, out);
 }
 
-template <class T>
-CUresult give(void* out, T value) {
-  std::memcpy(out, &value, sizeof value);
-  return CUDA_SUCCESS;
-}
-
 CUresult get(Pool& pool, CUmemPool_attribute which, void* out) {
   switch (which) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:

@@ -13,16 +13,6 @@ namespace {
 
 constexpr int kSharedWithoutAsking = 48 << 10;
 
-// Runs `body(Function&)` with what the handle means.
-template <class F>
-CUresult with_function(CUfunction handle, F&& body) {
-  return with_init([&]() -> CUresult {
-    std::shared_ptr<Function> function;
-    if (CUresult result = find_function(handle, &function)) return result;
-    return body(*function);
-  });
-}
-
 int optin(const Kernel& kernel, const Device& device) {
   return limit(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) - static_cast<int>(kernel.code.shared);
 }

@@ -1,9 +1,20 @@
 // Attributes of functions, and how many blocks fit on a multiprocessor. What does not live here: functions themselves
 // (module.hpp).
 #pragma once
+#include "api/entry.hpp"
 #include "module/module.hpp"
 
 namespace cudacpu {
+
+// Runs `body(Function&)` with what the handle means.
+template <class F>
+CUresult with_function(CUfunction handle, F&& body) {
+  return with_init([&]() -> CUresult {
+    std::shared_ptr<Function> function;
+    if (CUresult result = find_function(handle, &function)) return result;
+    return body(*function);
+  });
+}
 
 // Those that can be set.
 struct Attributes {

@@ -18,17 +18,14 @@ int shared_per_multiprocessor(const Device& device) {
 
 int reserved(const Device& device) { return limit(device, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK); }
 
+// As with_function(), where there is a context.
 template <class F>
-CUresult with_function(CUfunction handle, F&& body) {
-  return with_context([&](Context&) -> CUresult {
-    std::shared_ptr<Function> function;
-    if (CUresult result = find_function(handle, &function)) return result;
-    return body(*function);
-  });
+CUresult in_context(CUfunction handle, F&& body) {
+  return with_context([&](Context&) { return with_function(handle, body); });
 }
 
 CUresult potential(int* grid, int* block, CUfunction handle, CUoccupancyB2DSize shared_of, size_t dynamic, int most) {
-  return with_function(handle, [&](Function& f) -> CUresult {
+  return in_context(handle, [&](Function& f) -> CUresult {
     if (!grid || !block || most < 0) return CUDA_ERROR_INVALID_VALUE;
     const Device& device = f.context->device;
     int limit_threads = limit(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
@@ -49,7 +46,7 @@ CUresult potential(int* grid, int* block, CUfunction handle, CUoccupancyB2DSize 
 }
 
 CUresult active(int* blocks, CUfunction handle, int threads, size_t dynamic) {
-  return with_function(handle, [&](Function& f) -> CUresult {
+  return in_context(handle, [&](Function& f) -> CUresult {
     if (!blocks || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
     *blocks = resident_blocks(*f.kernel, f.context->device, threads, dynamic);
     return CUDA_SUCCESS;
@@ -91,7 +88,7 @@ HCQ_API cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block, CUfunct
 }
 
 HCQ_API cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handle, int blocks, int threads) {
-  return with_function(handle, [&](Function& f) -> CUresult {
+  return in_context(handle, [&](Function& f) -> CUresult {
     const Device& device = f.context->device;
     if (!bytes || blocks <= 0 || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
     if (resident_blocks(*f.kernel, device, threads, 0) < blocks) return CUDA_ERROR_INVALID_VALUE;
@@ -104,7 +101,7 @@ HCQ_API cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handle
 }
 
 HCQ_API cuOccupancyMaxPotentialClusterSize(int* size, CUfunction handle, const CUlaunchConfig* config) {
-  return with_function(handle, [&](Function&) -> CUresult {
+  return in_context(handle, [&](Function&) -> CUresult {
     if (!size || !config) return CUDA_ERROR_INVALID_VALUE;
     *size = 1;
     return CUDA_SUCCESS;
@@ -112,7 +109,7 @@ HCQ_API cuOccupancyMaxPotentialClusterSize(int* size, CUfunction handle, const C
 }
 
 HCQ_API cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle, const CUlaunchConfig* config) {
-  return with_function(handle, [&](Function& f) -> CUresult {
+  return in_context(handle, [&](Function& f) -> CUresult {
     if (!clusters || !config) return CUDA_ERROR_INVALID_VALUE;
     const Device& device = f.context->device;
     int threads = static_cast<int>(config->blockDimX * config->blockDimY * config->blockDimZ);

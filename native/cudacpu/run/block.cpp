@@ -8,8 +8,6 @@ namespace cudacpu {
 
 namespace {
 
-constexpr uint32_t kLanes = 32;
-
 // How LLVM lays out a coroutine's frame: the function that resumes it comes first.
 void resume(void* frame) { (*static_cast<void (**)(void*)>(frame))(frame); }
 

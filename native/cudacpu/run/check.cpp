@@ -18,7 +18,6 @@ namespace cudacpu {
 
 namespace {
 
-constexpr uint32_t kIllegalAddress = 700, kMisaligned = 716, kLaunchFailed = 719;
 constexpr size_t kGranules = size_t{1} << 20;  // of global memory, that a block's races are looked for in; some 300 MB
 constexpr size_t kWords = 4096;                // that atomics go to; those beyond share one
 constexpr uint64_t kParams = 4096;             // how far from their start generic addresses of parameters may lie
@@ -150,12 +149,12 @@ void Check::access(uint32_t thread, uint64_t address, uint32_t bytes, Access acc
   if (!bytes) return;  // a copy of nothing
   uint32_t aligned = bytes > 32 ? 16 : bytes & -bytes;
   if (offset & (aligned - 1)) {
-    found(thread, kMisaligned, line, address, "%s of %u bytes at 0x%llx, which is no multiple of %u", verb(access),
-          bytes, static_cast<unsigned long long>(offset), aligned);
+    found(thread, CUDA_ERROR_MISALIGNED_ADDRESS, line, address, "%s of %u bytes at 0x%llx, which is no multiple of %u",
+          verb(access), bytes, static_cast<unsigned long long>(offset), aligned);
   }
   if (space == Space::shared || (space == Space::generic && in_shared)) {
     if (!in_shared || grid.shared_bytes - (address - base) < bytes) {
-      found(thread, kIllegalAddress, line, address,
+      found(thread, CUDA_ERROR_ILLEGAL_ADDRESS, line, address,
             "%s of %u bytes at %lld of shared memory, of which the block has %u", verb(access), bytes,
             static_cast<long long>(address - base), grid.shared_bytes);
     }
@@ -163,7 +162,7 @@ void Check::access(uint32_t thread, uint64_t address, uint32_t bytes, Access acc
   }
   if (space == Space::local || (space == Space::generic && in_local)) {
     if ((!in_local || grid.local_bytes - (address - local) < bytes) && !on_stack(address)) {
-      found(thread, kIllegalAddress, line, address,
+      found(thread, CUDA_ERROR_ILLEGAL_ADDRESS, line, address,
             "%s of %u bytes at %lld of local memory, of which the thread has %u", verb(access), bytes,
             static_cast<long long>(address - local), grid.local_bytes);
     }
@@ -178,7 +177,7 @@ void Check::shared(uint32_t thread, uint64_t address, uint32_t bytes, Access acc
   for (uint32_t i = 0; i < bytes; ++i) {
     Cell& cell = shared_[offset + i];
     if (!write && cell.round != round_) {
-      found(thread, kLaunchFailed, line, address,
+      found(thread, CUDA_ERROR_LAUNCH_FAILED, line, address,
             "%s of %u bytes at %llu of shared memory, where byte %llu was never written", verb(access), bytes,
             static_cast<unsigned long long>(offset), static_cast<unsigned long long>(offset + i));
     }
@@ -198,12 +197,12 @@ void Check::global(uint32_t thread, uint64_t address, uint32_t bytes, Access acc
       Bounds near = bounds.bytes ? bounds : neighbour(address);
       auto at = static_cast<unsigned long long>(address);
       if (!near.bytes) {
-        found(thread, kIllegalAddress, line, address, "%s of %u bytes at 0x%llx, where no memory is", verb(access),
-              bytes, at);
+        found(thread, CUDA_ERROR_ILLEGAL_ADDRESS, line, address, "%s of %u bytes at 0x%llx, where no memory is",
+              verb(access), bytes, at);
       }
       bool after = address >= near.base;
       uint64_t away = after ? address - near.base : near.base - address;
-      found(thread, kIllegalAddress, line, address,
+      found(thread, CUDA_ERROR_ILLEGAL_ADDRESS, line, address,
             "%s of %u bytes at 0x%llx, %llu bytes %s the start of %llu bytes at 0x%llx", verb(access), bytes, at,
             static_cast<unsigned long long>(away), after ? "after" : "before",
             static_cast<unsigned long long>(near.bytes), static_cast<unsigned long long>(near.base));
@@ -229,7 +228,7 @@ void Check::touch(Cell& cell, uint32_t thread, uint64_t address, Access access, 
   bool write = access == Access::write, atomic = access == Access::atomic, is_shared = memory[0] == 's';
   auto race = [&](uint32_t other, const char* did) {
     uint64_t at = is_shared ? address - reinterpret_cast<uint64_t>(block_->shared) : address;
-    found(thread, kLaunchFailed, line, address,
+    found(thread, CUDA_ERROR_LAUNCH_FAILED, line, address,
           "a race: it %s byte 0x%llx of %s memory, which thread %s %s, with nothing between that orders them",
           write    ? "writes"
           : atomic ? "changes by an atomic"
@@ -301,7 +300,7 @@ void Check::barrier(uint32_t number, const Warp* warps, const uint32_t* masks, s
       const Thread& t = warps[w].threads[__builtin_ctz(left)];
       if (!first) first = &t;
       if (t.line == first->line) continue;
-      found(t.linear, kLaunchFailed, t.line, 0,
+      found(t.linear, CUDA_ERROR_LAUNCH_FAILED, t.line, 0,
             "a divergent barrier: it stands at barrier %u here, and thread %s at PTX line %u", number,
             triple(block_, first->linear).text, first->line);
     }

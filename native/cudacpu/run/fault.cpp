@@ -25,8 +25,6 @@ namespace cudacpu {
 
 namespace {
 
-constexpr uint32_t kIllegalAddress = 700, kOutOfResources = 701, kAssert = 710, kIllegalInstruction = 715,
-                   kMisaligned = 716, kLaunchFailed = 719;
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 
 struct sigaction g_before[4];
@@ -77,11 +75,11 @@ bool wild_register([[maybe_unused]] const void* context) {
 }
 
 uint32_t result_of(int signal, const siginfo_t* info, const void* context) {
-  if (signal == SIGBUS && info->si_code == BUS_ADRALN) return kMisaligned;
+  if (signal == SIGBUS && info->si_code == BUS_ADRALN) return CUDA_ERROR_MISALIGNED_ADDRESS;
   // General protection: a vector access that is not aligned, or no address at all.
-  if (signal == SIGSEGV && info->si_code == SI_KERNEL && !wild_register(context)) return kMisaligned;
-  if (signal == SIGSEGV || signal == SIGBUS) return kIllegalAddress;
-  return signal == SIGILL ? kIllegalInstruction : kLaunchFailed;
+  if (signal == SIGSEGV && info->si_code == SI_KERNEL && !wild_register(context)) return CUDA_ERROR_MISALIGNED_ADDRESS;
+  if (signal == SIGSEGV || signal == SIGBUS) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  return signal == SIGILL ? CUDA_ERROR_ILLEGAL_INSTRUCTION : CUDA_ERROR_LAUNCH_FAILED;
 }
 
 void handle(int signal, siginfo_t* info, void* context) {
@@ -209,12 +207,12 @@ __attribute__((visibility("default"))) void hcq_cuda_assert(const Block* block, 
       function, at[0], at[1], at[2], linear % ntid[0], linear / ntid[0] % ntid[1], linear / ntid[0] / ntid[1], message);
   size = std::min<int>(size, sizeof text - 1);
   if (::write(STDERR_FILENO, text, static_cast<size_t>(std::max(size, 0))) < 0) text[0] = 0;  // can't be helped here
-  hcq_cuda_fail(block, linear, kAssert, 0, 0);
+  hcq_cuda_fail(block, linear, CUDA_ERROR_ASSERT, 0, 0);
 }
 
 __attribute__((visibility("default"))) void* hcq_cuda_frame(Thread* thread, uint64_t bytes) {
   void* at = t_running->block->frame(bytes);
-  if (!at) leave(t_running, kOutOfResources, thread, 0, nullptr, 0);
+  if (!at) leave(t_running, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, thread, 0, nullptr, 0);
   return at;
 }
 

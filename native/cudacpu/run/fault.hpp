@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "api/api.hpp"
 #include "run/abi.hpp"
 
 namespace cudacpu {

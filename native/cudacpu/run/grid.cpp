@@ -22,7 +22,6 @@ namespace cudacpu {
 
 namespace {
 
-constexpr uint32_t kOutOfResources = 701, kLaunchTimeout = 702;
 constexpr auto kAlone = std::chrono::microseconds(20);  // waking a helper takes some 5
 constexpr size_t kLaidAside = 64;                       // blocks a host thread, in launches that are not cooperative
 
@@ -160,7 +159,7 @@ class GridRun final : public Shared {
     State state = block.step();
     set_running(nullptr);
     if (state == State::stuck && first_failure(&grid_)) {
-      failure_.result = kLaunchTimeout;
+      failure_.result = CUDA_ERROR_LAUNCH_TIMEOUT;
       std::copy(block.block().ctaid, block.block().ctaid + 3, failure_.ctaid);
       standing_ = block.standing();
     }
@@ -177,7 +176,7 @@ class GridRun final : public Shared {
 
   void no_memory() {
     if (!first_failure(&grid_)) return;
-    failure_.result = kOutOfResources;
+    failure_.result = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     standing_ = "no memory for a block's shared and local memory and its threads";
   }
 

@@ -9,8 +9,6 @@ namespace cudacpu {
 
 namespace {
 
-constexpr uint32_t kLanes = 32;
-
 // The lowest lane of a mask, taken out of it.
 uint32_t take(uint32_t& mask) {
   uint32_t lane = static_cast<uint32_t>(__builtin_ctz(mask));

@@ -10,6 +10,8 @@ namespace cudacpu {
 
 class Check;
 
+constexpr uint32_t kLanes = 32;  // threads of a warp
+
 // Lanes by what they do, a bit each. Every lane is in one of them or has returned.
 struct Warp {
   Thread* threads;                 // of lane 0

@@ -12,6 +12,9 @@ class Context;
 // What run() answers when the node hasn't finished: it stands at a wait. It is called again later, by any thread.
 constexpr CUresult again = static_cast<CUresult>(-1);
 
+// What a brief() node copies or fills at most.
+constexpr size_t brief_bytes = 64 << 10;
+
 // Immutable once made, so that a graph, its executables and several launches in flight share one; new parameters make
 // a new node. Where a run needs state of its own (the launch of a graph), the node is made for that one run and keeps
 // the state in mutable members: the runs of one queued node never overlap.

@@ -19,7 +19,6 @@ thread_local bool in_host_function = false;
 
 namespace {
 
-using StreamPtr = std::shared_ptr<Stream>;
 using Lock = std::unique_lock<std::mutex>;
 
 constexpr size_t most_threads = 128;  // streams that run at once, as on a GPU; the rest waits its turn

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "api/entry.hpp"
 #include "device/context.hpp"
 #include "stream/node.hpp"
 
@@ -33,6 +34,8 @@ struct Stream {
   bool destroyed = false;
 };
 
+using StreamPtr = std::shared_ptr<Stream>;
+
 constexpr int least_priority = 0, greatest_priority = -5;  // of streams
 
 // For entries with _ptsz: what a null handle means there.
@@ -40,6 +43,16 @@ inline CUstream ptsz(CUstream stream) { return stream ? stream : CU_STREAM_PER_T
 
 // The stream that a handle means in a context; CUDA_ERROR_INVALID_HANDLE for what is none.
 CUresult find_stream(Context& current, CUstream handle, std::shared_ptr<Stream>* out);
+
+// Runs `body(stream)` for the stream that the handle means in the calling thread's context.
+template <class F>
+CUresult with_stream(CUstream handle, F&& body) {
+  return with_context([&](Context& context) -> CUresult {
+    StreamPtr stream;
+    CUresult result = find_stream(context, handle, &stream);
+    return result ? result : body(stream);
+  });
+}
 
 // For who makes and ends streams: a stream counts in its context from add to end; work it has then is still done.
 void add_stream(const std::shared_ptr<Stream>& stream);

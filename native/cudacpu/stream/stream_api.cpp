@@ -5,21 +5,7 @@
 #include "stream/stream.hpp"
 
 namespace cudacpu {
-namespace {
-
-using StreamPtr = std::shared_ptr<Stream>;
-
-// Runs `body(stream)` for the stream that the handle means.
-template <class F>
-CUresult with_stream(CUstream handle, F&& body) {
-  return with_context([&](Context& context) -> CUresult {
-    StreamPtr stream;
-    CUresult result = find_stream(context, handle, &stream);
-    return result ? result : body(stream);
-  });
-}
-
-}  // namespace
+namespace {}  // namespace
 
 HCQ_API cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority) {
   return with_context([&](Context& context) {

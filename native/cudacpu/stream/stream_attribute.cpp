@@ -72,33 +72,25 @@ CUresult set(Stream& stream, CUstreamAttrID which, const CUstreamAttrValue& valu
   return CUDA_SUCCESS;
 }
 
-template <class F>
-CUresult with_stream(CUstream handle, F&& body) {
-  return with_context([&](Context& context) -> CUresult {
-    std::shared_ptr<Stream> stream;
-    CUresult result = find_stream(context, handle, &stream);
-    return result ? result : body(*stream);
-  });
-}
-
 }  // namespace
 
 HCQ_API cuStreamGetAttribute(CUstream stream, CUstreamAttrID which, CUstreamAttrValue* out) {
-  return with_stream(stream, [&](Stream& found) { return out ? get(found, which, out) : CUDA_ERROR_INVALID_VALUE; });
+  return with_stream(stream,
+                     [&](const StreamPtr& found) { return out ? get(*found, which, out) : CUDA_ERROR_INVALID_VALUE; });
 }
 
 HCQ_API cuStreamSetAttribute(CUstream stream, CUstreamAttrID which, const CUstreamAttrValue* value) {
-  return with_stream(stream,
-                     [&](Stream& found) { return value ? set(found, which, *value) : CUDA_ERROR_INVALID_VALUE; });
+  return with_stream(
+      stream, [&](const StreamPtr& found) { return value ? set(*found, which, *value) : CUDA_ERROR_INVALID_VALUE; });
 }
 
 HCQ_API cuStreamCopyAttributes(CUstream to, CUstream from) {
-  return with_stream(to, [&](Stream& target) {
-    return with_stream(from, [&](Stream& source) {
+  return with_stream(to, [&](const StreamPtr& target) {
+    return with_stream(from, [&](const StreamPtr& source) {
       CUstreamAttrValue value;
       for (CUstreamAttrID which : kept) {
-        get(source, which, &value);
-        set(target, which, value);
+        get(*source, which, &value);
+        set(*target, which, value);
       }
       return CUDA_SUCCESS;
     });
