@@ -3,7 +3,7 @@
 import ctypes
 import threading
 
-from driver import cuda, out, refused
+from driver import HEAD, cuda, load, out, refused
 
 U64 = ctypes.c_uint64
 SIZE = ctypes.c_size_t
@@ -168,3 +168,15 @@ def check_what_there_is_not_is_refused_and_said_so_once():
     cuda.cuLogsDumpToMemory(ctypes.byref(said), text, ctypes.byref(size), 0)
     assert text.value.decode() == "cuTexObjectCreate: CUDA on the CPU has no textures and surfaces\n"
     assert size.value == len(text.value)
+
+
+def check_variables_that_are_more_than_a_device_s_memory_are_refused_before_they_are_made():
+    for text in (
+        ".global .b8 x[17179869184];",
+        ".global .b8 x[17179869184] = {1};",
+        ".global .b8 x[40000000], y[40000000];",
+    ):
+        error = refused(load, HEAD + text)
+        assert error.name == "CUDA_ERROR_OUT_OF_MEMORY", text
+        assert "bytes, the device 67108864 (see HCQ_CUDACPU_MEMORY)" in error.log
+    load(HEAD + ".global .b8 x[40000000];")

@@ -92,6 +92,15 @@ def check_a_kernel_s_own_limits_hold():
     assert refused(launch, made, 1, 32).name == "CUDA_ERROR_INVALID_VALUE"
 
 
+def check_shared_memory_is_declared_within_what_every_device_has():
+    text = HEAD + ".shared .b8 s[{}]; .visible .entry k() {{ .reg .u32 %r; mov.u32 %r, s; ret; }}"
+    load(text.format(48 * 1024))
+    error = refused(load, text.format(48 * 1024 + 1))
+    assert error.name == "CUDA_ERROR_INVALID_PTX"
+    assert "PTX line 4: k has 49153 bytes of .shared memory, at most 49152 can be" in error.log
+    run(kernel(IOTA), 1, 1, np.zeros(1, np.uint32), 0)  # it isn't an error that stays
+
+
 def check_functions_tell_of_themselves():
     module = load(
         HEAD + IOTA + ".visible .entry other(.param .u8 a, .param .align 8 .b8 b[24], .param .f64 c) { ret; }"

@@ -6,6 +6,7 @@ import pytest
 
 from hcq.cudacpu.compiler import PtxCompiler
 from hcq.cudacpu.image import unpack
+from hcq.cudacpu.ptx.errors import NoRoom
 from hcq.drivers.cpu.elf import Object
 
 PTX = """
@@ -37,3 +38,9 @@ def test_the_parts_of_an_object_may_lie_anywhere():
     kinds = [row[1] for section in object_.sections for row in object_.relocations(section)]
     assert kinds
     assert set(kinds) == {R_X86_64_64}
+
+
+def test_what_was_compiled_for_a_larger_device_is_refused_for_a_smaller_one():
+    PtxCompiler(80, memory=16).image(PTX)
+    with pytest.raises(NoRoom, match="16 bytes, the device 15"):
+        PtxCompiler(80, memory=15).image(PTX)

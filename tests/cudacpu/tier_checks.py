@@ -7,7 +7,7 @@ from driver import HEAD, cuda, kernel, run
 
 import hcq.cudacpu
 from hcq.cudacpu import compiler, fatbin, loading
-from hcq.cudacpu.image import Image, unpack
+from hcq.cudacpu.image import Image
 
 START = """
   .reg .pred %p<9>; .reg .b32 %r<40>; .reg .b64 %d<20>; .reg .f32 %f<9>;
@@ -31,9 +31,9 @@ kinds_made: list[str] = []
 def compiled(regions: bool):
     """What makes images of one tier; notes the kinds of the kernels."""
 
-    def compile_image(data: bytes, capability: int, check: bool) -> Image:
+    def compile_image(data: bytes, capability: int, check: bool, memory: int) -> Image:
         source = compiler.join(fatbin.texts(data, capability))
-        image = unpack(compiler.PtxCompiler(capability, check, regions).compile_cached(source))
+        image = compiler.PtxCompiler(capability, check, regions, memory=memory).image(source)
         kinds_made.extend(each.kind for each in image.kernels)
         return image
 

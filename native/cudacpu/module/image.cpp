@@ -79,7 +79,7 @@ void ask_python() {
   release(state);
 }
 
-CUresult compile(const void* data, size_t size, uint32_t capability, bool only_compile, Image& image) {
+CUresult compile(const void* data, size_t size, const Device& device, bool only_compile, Image& image) {
   CompileFn compiler = g_compile.load();
   if (!compiler) {
     into_python(ask_python);
@@ -89,7 +89,8 @@ CUresult compile(const void* data, size_t size, uint32_t capability, bool only_c
     image.errors = "hcq.cudacpu: nobody compiles PTX here: the library was not loaded by hcq.cudacpu.install()";
     return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
   }
-  CompileRequest request{data, size, capability, checking(), only_compile};
+  CompileRequest request{data,       size,         static_cast<uint32_t>(device.capability),
+                         checking(), only_compile, device.memory_bytes};
   return static_cast<CUresult>(into_python([&] { return compiler(&image, &request); }));
 }
 

@@ -12,6 +12,8 @@
 
 namespace cudacpu {
 
+class Device;
+
 struct Param {
   uint32_t offset, size;
 };
@@ -55,6 +57,7 @@ struct CompileRequest {
   uint32_t capability;
   uint32_t check;
   uint32_t only_compile;  // to see if it is right
+  uint64_t memory;        // bytes of the device
 };
 
 // What the compiler tells of a kernel; copied.
@@ -71,7 +74,7 @@ static_assert(sizeof(KernelInfo) == 72 && offsetof(KernelInfo, required) == 48);
 
 // Calls the compiler; `image` is filled also where it fails, for its logs. May take the interpreter's lock: not with a
 // lock of the library held.
-CUresult compile(const void* data, size_t size, uint32_t capability, bool only_compile, Image& image);
+CUresult compile(const void* data, size_t size, const Device& device, bool only_compile, Image& image);
 
 // Bytes of what cuModuleLoadData is given, which says itself how long it is; 0: it is nothing that is known.
 size_t image_size(const void* data);

@@ -26,8 +26,7 @@ CUresult load(CUlibrary* out, const void* data, const CUjit_option* options, voi
     auto library = std::make_shared<Library>();
     data = unwrapped(data);
     library->data.assign(static_cast<const char*>(data), image_size(data));
-    CUresult result = load_image(library->data.data(), library->data.size(), static_cast<uint32_t>(device->capability),
-                                 &library->first);
+    CUresult result = load_image(library->data.data(), library->data.size(), *device, &library->first);
     std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - began;
     jit.write(library->first->info, library->first->errors, taken.count());
     if (result) return result;
@@ -79,8 +78,7 @@ CUresult library_module(Library& library, Context& context, std::shared_ptr<Modu
     library.unused = nullptr;
   }
   if (!image) {  // another context has the first: variables are each context's own
-    CUresult result =
-        load_image(library.data.data(), library.data.size(), static_cast<uint32_t>(context.device.capability), &image);
+    CUresult result = load_image(library.data.data(), library.data.size(), context.device, &image);
     if (result) return result;
   }
   std::shared_ptr<Module> made = make_module(std::move(image), context);

@@ -17,7 +17,7 @@ namespace {
 struct Linker {
   JitOptions jit;
   std::string texts, out;
-  uint32_t capability;
+  const Device* device = nullptr;
   std::mutex lock;  // guards the texts: threads may add at once
 };
 
@@ -52,7 +52,7 @@ HCQ_API cuLinkCreate_v2(unsigned count, CUjit_option* options, void** values, CU
     if (!out) return CUDA_ERROR_INVALID_VALUE;
     auto linker = std::make_shared<Linker>();
     if (CUresult result = linker->jit.read(count, options, values)) return result;
-    linker->capability = static_cast<uint32_t>(context.device.capability);
+    linker->device = &context.device;
     *out = static_cast<CUlinkState>(handles<Linker>().add(linker));
     return CUDA_SUCCESS;
   });
@@ -84,7 +84,7 @@ HCQ_API cuLinkComplete(CUlinkState handle, void** out, size_t* size) {
     }
     auto began = std::chrono::steady_clock::now();
     std::shared_ptr<Image> image;
-    CUresult result = load_image(made.data(), made.size(), linker->capability, &image, true);
+    CUresult result = load_image(made.data(), made.size(), *linker->device, &image, true);
     std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - began;
     linker->jit.write(image->info, image->errors, taken.count());
     if (result) return result;

@@ -11,13 +11,12 @@
 #include "api/handle.hpp"
 #include "api/log.hpp"
 #include "memory/memory.hpp"
+#include "module/function.hpp"
 #include "module/jit.hpp"
 
 namespace cudacpu {
 
 namespace {
-
-constexpr int kSharedWithoutAsking = 48 << 10;
 
 CUresult load(CUmodule* out, const void* data, unsigned count, const CUjit_option* options, void** values) {
   return with_context([&](Context& context) -> CUresult {
@@ -26,7 +25,7 @@ CUresult load(CUmodule* out, const void* data, unsigned count, const CUjit_optio
     if (CUresult result = jit.read(count, options, values)) return result;
     auto began = std::chrono::steady_clock::now();
     std::shared_ptr<Image> image;
-    CUresult result = load_image(data, static_cast<uint32_t>(context.device.capability), &image);
+    CUresult result = load_image(data, context.device, &image);
     std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - began;
     jit.write(image->info, image->errors, taken.count());
     if (!result) *out = make_module(std::move(image), context)->handle;
@@ -53,23 +52,20 @@ const bool hooked = [] {
 }  // namespace
 
 Function::Function(std::shared_ptr<Image> from, const Kernel* of, Context* in)
-    : image(std::move(from)),
-      kernel(of),
-      context(in),
-      max_dynamic(std::max(0, kSharedWithoutAsking - static_cast<int>(of->code.shared))) {}
+    : image(std::move(from)), kernel(of), context(in), max_dynamic(attributes_of(*of).max_dynamic) {}
 
-CUresult load_image(const void* data, size_t size, uint32_t capability, std::shared_ptr<Image>* out,
+CUresult load_image(const void* data, size_t size, const Device& device, std::shared_ptr<Image>* out,
                     bool only_compile) {
   auto image = std::make_shared<Image>();
   *out = image;
-  CUresult result = compile(data, size, capability, only_compile, *image);
+  CUresult result = compile(data, size, device, only_compile, *image);
   if (result) log_line(CU_LOG_LEVEL_ERROR, image->errors.empty() ? "a module can't be loaded" : image->errors);
   return result;
 }
 
-CUresult load_image(const void* data, uint32_t capability, std::shared_ptr<Image>* out, bool only_compile) {
+CUresult load_image(const void* data, const Device& device, std::shared_ptr<Image>* out, bool only_compile) {
   data = unwrapped(data);
-  return load_image(data, image_size(data), capability, out, only_compile);
+  return load_image(data, image_size(data), device, out, only_compile);
 }
 
 std::shared_ptr<Module> make_module(std::shared_ptr<Image> image, Context& context) {

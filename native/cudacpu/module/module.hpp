@@ -57,8 +57,8 @@ struct Library {
 };
 
 // Loads PTX, a fat binary or what was linked, for a device; `image` is filled as far as it came. Logs why it can't.
-CUresult load_image(const void* data, uint32_t capability, std::shared_ptr<Image>* image, bool only_compile = false);
-CUresult load_image(const void* data, size_t size, uint32_t capability, std::shared_ptr<Image>* image,
+CUresult load_image(const void* data, const Device& device, std::shared_ptr<Image>* image, bool only_compile = false);
+CUresult load_image(const void* data, size_t size, const Device& device, std::shared_ptr<Image>* image,
                     bool only_compile = false);
 std::shared_ptr<Module> make_module(std::shared_ptr<Image> image, Context& context);
 // Ends a module and its functions, unless that was done. Launches that have not ended keep what they need.

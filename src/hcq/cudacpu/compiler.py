@@ -12,7 +12,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hcq.cudacpu.image import Global, Image, Kernel, pack
+from hcq.cudacpu.image import Global, Image, Kernel, pack, unpack
 from hcq.cudacpu.ptx.nodes import Instruction, Module
 from hcq.drivers.cpu import toolchain
 from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
@@ -33,19 +33,34 @@ _SEPARATOR = "\0"  # between the texts of a module that was linked; PTX has none
 
 class PtxCompiler(Compiler):
     """Compiles PTX for devices of one compute capability (90 is 9.0), with checks of memory and barriers or without.
-    Without `regions` every kernel that suspends is a coroutine: for tests of one against the other.
+    Without `regions` every kernel that suspends is a coroutine: for tests of one against the other. `memory` is what
+    the device has for variables, in bytes; 0: enough.
 
     The source is the text of one module, or of several to be linked, with a zero byte between them. Threads may share
     one; LLVM works for one at a time. `compile` blocks for some milliseconds and more.
     """
 
     def __init__(
-        self, capability: int, check: bool = False, regions: bool = True, cachekey: str | None = "cudacpu"
+        self,
+        capability: int,
+        check: bool = False,
+        regions: bool = True,
+        cachekey: str | None = "cudacpu",
+        memory: int = 0,
     ) -> None:
         super().__init__(cachekey)
         self.capability = capability
         self.check = check
         self.regions = regions and not check  # what is checked is checked thread by thread
+        self.memory = memory
+
+    def image(self, src: str | bytes) -> Image:
+        """What `compile` makes, from the cache where it is there. Raises CompileError as that does."""
+        from hcq.cudacpu.lower import layout
+
+        image = unpack(self.compile_cached(src))
+        layout.check_room(sum(each.size for each in image.globals), self.memory)  # a smaller device than the entry's
+        return image
 
     def compile(self, src: str | bytes) -> bytes:
         """The packed image of a module. Raises CompileError: a PtxError with the line, for what is wrong or not run."""
@@ -55,7 +70,7 @@ class PtxCompiler(Compiler):
         llvm_host.load_ahead()
         text = src if isinstance(src, str) else src.decode("utf-8", "surrogateescape")
         module = ptx.link([ptx.parse(part) for part in text.split(_SEPARATOR)])
-        options = lower.Options(capability=self.capability, check=self.check, regions=self.regions)
+        options = lower.Options(capability=self.capability, check=self.check, regions=self.regions, memory=self.memory)
         translated = lower.translate(module, options)
         objects = [_object(translated.llvm_ir)]
         scratch: dict[str, tuple[int, int]] = {}  # bytes for a block, and for each thread

@@ -43,6 +43,7 @@ class _Request(ctypes.Structure):
         ("capability", ctypes.c_uint32),
         ("check", ctypes.c_uint32),
         ("only_compile", ctypes.c_uint32),
+        ("memory", ctypes.c_uint64),
     )
 
 
@@ -75,7 +76,9 @@ class Loader:
     The library calls from any thread, and holds no lock of its own then; ctypes takes the interpreter's for the call.
     """
 
-    def __init__(self, library: ctypes.CDLL, compile_image: Callable[[bytes, int, bool], Image] | None = None) -> None:
+    def __init__(
+        self, library: ctypes.CDLL, compile_image: Callable[[bytes, int, bool, int], Image] | None = None
+    ) -> None:
         self._library = library
         self._compile_image = compile_image or _compile
         self._loaded: dict[int, Any] = {}  # LLVM's execution engines, by handle
@@ -110,7 +113,7 @@ class Loader:
     def _load(self, image: ctypes.c_void_p, request: _Request) -> int:
         data = ctypes.string_at(request.data, request.size)
         began = time.perf_counter()
-        compiled = self._compile_image(data, request.capability, bool(request.check))
+        compiled = self._compile_image(data, request.capability, bool(request.check), request.memory)
         taken = (time.perf_counter() - began) * 1e3
         names = ", ".join(kernel.name for kernel in compiled.kernels)
         self._log(image.value or 0, False, f"hcq.cudacpu: {names or 'no kernels'}; {taken:.1f} ms")
@@ -173,12 +176,11 @@ class Loader:
         self._library.hcq_cuda_add_log(ctypes.c_void_p(image), ctypes.c_int(is_error), text.encode(errors="replace"))
 
 
-def _compile(data: bytes, capability: int, check: bool) -> Image:
+def _compile(data: bytes, capability: int, check: bool, memory: int) -> Image:
     from hcq.cudacpu import compiler, fatbin
-    from hcq.cudacpu.image import unpack
 
     source = compiler.join(fatbin.texts(data, capability))
-    return unpack(compiler.PtxCompiler(capability, check).compile_cached(source))
+    return compiler.PtxCompiler(capability, check, memory=memory).image(source)
 
 
 def _described(kernel: Kernel, entry: int) -> _Kernel:
@@ -201,10 +203,12 @@ def _described(kernel: Kernel, entry: int) -> _Kernel:
 
 def _result_of(error: CompileError) -> int:
     from hcq.cudacpu.fatbin import NoPtx
-    from hcq.cudacpu.ptx.errors import LaterVersion, OtherTarget, Unsupported
+    from hcq.cudacpu.ptx.errors import LaterVersion, NoRoom, OtherTarget, Unsupported
 
     if isinstance(error, NoPtx | OtherTarget):
         return NO_BINARY_FOR_GPU
+    if isinstance(error, NoRoom):
+        return OUT_OF_MEMORY
     if isinstance(error, LaterVersion):
         return UNSUPPORTED_PTX_VERSION
     return NOT_SUPPORTED if isinstance(error, Unsupported) else INVALID_PTX

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hcq.cudacpu.lower.types import size, width
-from hcq.cudacpu.ptx.errors import PtxError, Unsupported
+from hcq.cudacpu.ptx.errors import NoRoom, PtxError, Unsupported
 from hcq.cudacpu.ptx.nodes import Initialiser, Symbol, Variable
 
 if TYPE_CHECKING:
@@ -31,6 +31,12 @@ def bytes_of(variable: Variable) -> int:
 def alignment(variable: Variable) -> int:
     """As said, at least the element's own."""
     return max(variable.align, element_size(variable))
+
+
+def check_room(taken: int, memory: int) -> None:
+    """Raises NoRoom where a module's variables are more than a device's memory (0: it has enough)."""
+    if memory and taken > memory:
+        raise NoRoom(f"the module's variables have {taken} bytes, the device {memory} (see HCQ_CUDACPU_MEMORY)")
 
 
 def up(value: int, align: int) -> int:

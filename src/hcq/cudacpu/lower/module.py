@@ -12,7 +12,7 @@ from hcq.cudacpu.lower.forms.frames import Place
 from hcq.cudacpu.lower.forms.gathering import gathered
 from hcq.cudacpu.lower.values.nans import unsettled
 from hcq.cudacpu.ptx.errors import OtherTarget, PtxError, Unsupported
-from hcq.cudacpu.ptx.nodes import Function, Module
+from hcq.cudacpu.ptx.nodes import Function, Module, Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,7 @@ class Options:
     capability: int = 0  # 90 is 9.0; 0: any
     multiprocessors: int = 16
     check: bool = False
+    memory: int = 0  # bytes for variables; 0: enough
     regions: bool = False  # kernels with barriers of the whole block only become regions (llvm-grid.md)
 
 
@@ -193,9 +194,7 @@ class Unit:
     def _globals(self) -> tuple[tuple[Global, ...], list[str]]:
         found: list[Global] = []
         lines: list[str] = []
-        for each in self.module.variables:
-            if each.space not in ("global", "const"):
-                continue
+        for each in _globals_of(self.module):
             if each.linkage == "extern":
                 raise PtxError(f"{each.name} is declared .extern, and no module defines it", each.line)
             align = layout.alignment(each)
@@ -214,6 +213,10 @@ ATTRIBUTES = "attributes #0 = { nounwind null_pointer_is_valid }"
 def symbol(name: str) -> str:
     """LLVM's name of what PTX calls so: apart from those of the process's own libraries."""
     return f"@{quoted('ptx.' + name)}"
+
+
+def _globals_of(module: Module) -> list[Variable]:
+    return [each for each in module.variables if each.space in ("global", "const")]
 
 
 def _check_target(module: Module, capability: int) -> None:
@@ -235,6 +238,7 @@ def translate(module: Module, options: Options | None = None) -> Translated:
     """A parsed module as LLVM IR. Raises PtxError, and Unsupported for what is not run here, with the line."""
     chosen = options or Options()
     _check_target(module, chosen.capability)
+    layout.check_room(sum(layout.bytes_of(each) for each in _globals_of(module)), chosen.memory)
     translated = Unit(module, chosen).translate()
     if not chosen.regions:
         return translated

@@ -25,5 +25,9 @@ class OtherTarget(Unsupported):
     """PTX that is right, but for another device."""
 
 
+class NoRoom(PtxError):
+    """PTX whose variables are more than the device has memory."""
+
+
 class LaterVersion(Unsupported):
     """PTX of a version that isn't known here."""
