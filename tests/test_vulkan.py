@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from hcq import _native
 from hcq.drivers.vulkan import physical
 from hcq.errors import CompileError, DeviceLost, DeviceUnavailable, InvalidProgram, LaunchError, OutOfMemory
 from hcq.kernels import lower
+from hcq.testing.kernels.short_loops import spin
 from hcq.testing.suite.tools import eventually
 
 if _native.vulkan_has_validation():
@@ -401,6 +403,30 @@ def test_work_that_nobody_waits_for_is_seen_to_be_over_after_work_that_was_waite
         wanted = vulkan.timeline_value - 1
         assert eventually(lambda wanted=wanted: vulkan.timeline_signal.value >= wanted)
         assert out.numpy()[0] == 21 * turn + 1
+
+
+def seconds_of_settling():
+    """CPU time of the threads that see to it what is over on VULKAN devices."""
+    ticks = 0
+    for task in Path("/proc/self/task").iterdir():
+        name, _, rest = (task / "stat").read_text().rpartition(")")
+        if "(hcq vulkan" in name:
+            fields = rest.split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def test_nothing_spins_beside_who_waits_for_a_long_launch(vulkan):
+    """It did, with the lock that who waits needs afterwards, for as long as it takes to count to 2^31."""
+    out = hcq.zeros(1, hcq.i32, vulkan.dname)
+    for _ in range(4):  # short ones: they are left to who waits
+        spin[1, 1](out, 1, 23_000)
+        vulkan.synchronize()
+    before = seconds_of_settling()
+    for _ in range(4):
+        spin[1, 1](out, 20_000_000, 23_000)
+        vulkan.synchronize()
+    assert seconds_of_settling() - before < 0.5
 
 
 def test_threads_share_a_device(vulkan):

@@ -265,14 +265,14 @@ void Queue::settle(unsigned) {
 // While helpers see to what is over: looks now and then whether they do.
 void Queue::doze(std::unique_lock<std::mutex>& guard) {
   for (int idle = 0; helped_ && !stopping_.load();) {
-    uint64_t given = given_, first = pending_.empty() ? 0 : pending_.front().number;
-    if (idle < kMostNaps) {
-      napping_ = true;
-      work_.wait_for(guard, std::chrono::nanoseconds(kNap));
-      napping_ = false;
-    } else {
+    if (pending_.empty() && idle >= kMostNaps) {
       while (pending_.empty() && !stopping_.load()) work_.wait(guard);
+      idle = 0;  // whoever gave the work gets the time of a nap
     }
+    uint64_t given = given_, first = pending_.empty() ? 0 : pending_.front().number;
+    napping_ = true;
+    work_.wait_for(guard, std::chrono::nanoseconds(kNap));  // the lock is given up in each round: helpers need it
+    napping_ = false;
     if (first && !pending_.empty() && pending_.front().number == first && !helpers_) helped_ = false;
     idle = given_ == given ? idle + 1 : 0;
   }
@@ -291,7 +291,8 @@ void Queue::help(SignalMemory* signal, uint64_t value) {
   std::unique_lock<std::mutex> guard(lock_);
   --helpers_;
   try {
-    helped_ = helped_ || over;
+    helped_ = over;  // not where it takes long: naps beside a long launch cost more than being woken at its end
+    if (!over) work_.notify_one();
     settle_until(over && !stopping_.load() ? reached : 0);
   } catch (const Failure& failure) {
     guard.unlock();
