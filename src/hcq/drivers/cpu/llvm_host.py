@@ -162,7 +162,24 @@ def run_passes(module: Any, *names: str) -> None:
     manager = llvm.create_new_module_pass_manager()
     for name in names:
         getattr(manager, f"add_{name}_pass")()
-    manager.run(module, builder)
+    _run(manager, module, builder)
+
+
+def optimise(module: Any, machine: Any, options: Any = None) -> None:
+    """Run LLVM's own passes for O3 over a module, for a target machine."""
+    llvm = binding()
+    builder = llvm.create_pass_builder(machine, options or llvm.create_pipeline_tuning_options(speed_level=3))
+    _run(builder.getModulePassManager(), module, builder)
+
+
+def _run(manager: Any, module: Any, builder: Any) -> None:
+    """Run a pass manager, which is good for once, and free it. Left to itself, llvmlite keeps it for ever, some 50 KB:
+    of the bases of its class the first has a `_dispose` that does nothing."""
+    try:
+        manager.run(module, builder)
+    finally:
+        binding().newpassmanagers.NewPassManager._dispose(manager)
+        manager.detach()
 
 
 def emit(module: Any, far: bool = False) -> bytes:
@@ -175,8 +192,7 @@ def emit(module: Any, far: bool = False) -> bytes:
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = options.slp_vectorization = True
     options.loop_interleaving = options.loop_unrolling = True
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    optimise(module, machine, options)
     return bytes(machine.emit_object(module))
 
 

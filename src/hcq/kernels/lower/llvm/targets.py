@@ -121,6 +121,5 @@ def _emitted(text: str, target: Target, cpu: str | None, what: str) -> Any:
         machine = llvm.Target.from_triple(target.triple).create_target_machine(cpu=cpu, opt=3)
         module = session.parse(text)
         module.data_layout = str(machine.target_data)
-        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
-        builder.getModulePassManager().run(module, builder)
+        llvm_host.optimise(module, machine)
         return getattr(machine, what)(module)
