@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hcq import _native, config
+from hcq.drivers import finding
 from hcq.errors import DeviceUnavailable
-from hcq.runtime import process
 
-_used_in: int | None = None  # the process (its generation) in which the driver was loaded
+_use = finding.Use("CUDA", "CUDA", "its driver does not work in a child")
 
 
 class Found(NamedTuple):
@@ -38,12 +38,7 @@ def devices() -> list[Found]:
 
     Raises DeviceUnavailable where there are none, and in a child forked after CUDA was used.
     """
-    global _used_in
-    if _used_in is not None and _used_in != process.generation:
-        raise DeviceUnavailable(
-            "CUDA was used before this process was forked, and its driver does not work in a child",
-            "start processes with multiprocessing's 'spawn', or open CUDA in the child alone",
-        )
+    _use.check()
     on_cpu = config.CUDA() == "cpu"
     if on_cpu:
         _install()
@@ -57,7 +52,7 @@ def devices() -> list[Found]:
             "HCQ_CUDACPU_DEVICES, HCQ_CUDACPU_CC, HCQ_CUDACPU_MEMORY and CUDA_VISIBLE_DEVICES say what there is; a line"
             " on standard error (CUDA_LOG_FILE) says which of them can't be read",
         ) from None
-    _used_in = process.generation
+    _use.begin()
     if not facts:
         raise DeviceUnavailable("NVIDIA's driver finds no device", "CUDA_VISIBLE_DEVICES may hide those there are")
     return [Found(number, on_cpu, each) for number, each in enumerate(facts)]
@@ -65,22 +60,12 @@ def devices() -> list[Found]:
 
 def choose(name: str) -> Found:
     """The CUDA device that a canonical name (CUDA, CUDA:1, CUDA:H200) means; raises DeviceUnavailable."""
-    found = devices()
-    _, _, chosen = name.partition(":")
-    if not chosen or (chosen.isascii() and chosen.isdecimal()):
-        from hcq.runtime.registry import device_index
-
-        index = device_index(name)
-        if index < len(found):
-            return found[index]
-        raise DeviceUnavailable(
-            f"there is no {name}: {_listed(found)}", "count from 0; CUDA_VISIBLE_DEVICES may hide some"
-        )
-    for each in found:
-        if chosen.lower() in each.name.lower():
-            return each
-    raise DeviceUnavailable(
-        f"no CUDA device has {chosen!r} in its name: {_listed(found)}", "a number after CUDA: works as well"
+    return finding.choose(
+        name,
+        devices(),
+        lambda each: (each.name,),
+        "CUDA device",
+        "count from 0; CUDA_VISIBLE_DEVICES may hide some",
     )
 
 
@@ -92,7 +77,3 @@ def _install() -> None:
             f"HCQ_CUDA=cpu, and hcq.cudacpu can't be imported ({error})", "this build of hcq was made without it"
         ) from error
     install()
-
-
-def _listed(found: list[Found]) -> str:
-    return "; ".join(f"CUDA:{index} is {each.name}" for index, each in enumerate(found))

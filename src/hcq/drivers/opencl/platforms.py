@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hcq import _native, config
+from hcq.drivers import finding
 from hcq.errors import DeviceUnavailable
-from hcq.runtime import process
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -17,17 +17,12 @@ if TYPE_CHECKING:
 _NO_PLATFORM = "install a driver's OpenCL part, or PoCL for the CPU: `apt install pocl-opencl-icd`, or `pip install "
 _NO_PLATFORM += "'pyopencl[pocl]'`; OCL_ICD_VENDORS names the folder of .icd files that is looked into"
 
-_used_in: int | None = None  # the process (its generation) in which an implementation was loaded
+_use = finding.Use("OpenCL", "GPU", "its threads are not here")
 
 
 def interface() -> ModuleType:
     """pyopencl. Raises DeviceUnavailable where it is not installed, and in a child forked after OpenCL was used."""
-    global _used_in
-    if _used_in is not None and _used_in != process.generation:
-        raise DeviceUnavailable(
-            "OpenCL was used before this process was forked, and its threads are not here",
-            "start processes with multiprocessing's 'spawn', or open GPU in the child alone",
-        )
+    _use.check()
     try:
         import pyopencl
     except ImportError as error:
@@ -50,10 +45,9 @@ def devices() -> list[Any]:
 
     Only those of HCQ_OPENCL_PLATFORM where that is set. Raises DeviceUnavailable where there are none.
     """
-    global _used_in
     cl = interface()
     try:
-        _used_in = process.generation
+        _use.begin()
         platforms = cl.get_platforms()
     except cl.Error as error:
         raise DeviceUnavailable(f"no OpenCL platform here ({error})", _NO_PLATFORM) from error
@@ -74,23 +68,12 @@ def devices() -> list[Any]:
 
 def choose(name: str) -> Any:
     """The OpenCL device that a canonical name (GPU, GPU:1, GPU:pthread) means; raises DeviceUnavailable."""
-    found = devices()
-    _, _, chosen = name.partition(":")
-    if not chosen or (chosen.isascii() and chosen.isdecimal()):
-        from hcq.runtime.registry import device_index
-
-        index = device_index(name)
-        if index < len(found):
-            return found[index]
-        raise DeviceUnavailable(
-            f"there is no {name}: {_listed(found)}", "count from 0; HCQ_OPENCL_PLATFORM may hide some"
-        )
-    for device in found:
-        if chosen.lower() in device.name.lower() or chosen.lower() in device.platform.name.lower():
-            return device
-    raise DeviceUnavailable(
-        f"no OpenCL device or platform has {chosen!r} in its name: {_listed(found)}",
-        "a number after GPU: works as well",
+    return finding.choose(
+        name,
+        devices(),
+        lambda device: (device.name, device.platform.name),
+        "OpenCL device or platform",
+        "count from 0; HCQ_OPENCL_PLATFORM may hide some",
     )
 
 
@@ -125,7 +108,3 @@ def _named(platforms: list[Any], wanted: str) -> list[Any]:
             f"HCQ_OPENCL_PLATFORM={wanted} is none of the platforms here: {names}", "a number, or a part of the name"
         )
     return chosen
-
-
-def _listed(found: list[Any]) -> str:
-    return "; ".join(f"GPU:{index} is {device.name.strip()}" for index, device in enumerate(found))

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hcq import _native, config
-from hcq.errors import DeviceUnavailable
-from hcq.runtime import process
+from hcq.drivers import finding
 
 CPU = 4
 """VK_PHYSICAL_DEVICE_TYPE_CPU."""
@@ -17,7 +16,7 @@ CPU = 4
 _ORDER = {2: 0, 1: 1, 3: 2, 0: 3, CPU: 4}
 """By kind: discrete GPUs, integrated ones, virtual ones, others, and implementations on the CPU."""
 
-_used_in: int | None = None  # the process (its generation) in which drivers were loaded
+_use = finding.Use("Vulkan", "VULKAN", "its drivers' threads are not here")
 
 
 class Found(NamedTuple):
@@ -46,15 +45,10 @@ def devices() -> list[Found]:
 
     Raises DeviceUnavailable where there are none, and in a child forked after Vulkan was used.
     """
-    global _used_in
-    if _used_in is not None and _used_in != process.generation:
-        raise DeviceUnavailable(
-            "Vulkan was used before this process was forked, and its drivers' threads are not here",
-            "start processes with multiprocessing's 'spawn', or open VULKAN in the child alone",
-        )
+    _use.check()
     validates = config.VULKAN_VALIDATION()
     facts = _native.vulkan_devices(validates)
-    _used_in = process.generation
+    _use.begin()
     found = [Found(number, validates, each) for number, each in enumerate(facts)]
     return sorted(found, key=lambda each: _ORDER.get(each.facts["kind"], 3))
 
@@ -62,24 +56,10 @@ def devices() -> list[Found]:
 def choose(name: str) -> Found:
     """The Vulkan device that a canonical name (VULKAN, VULKAN:1, VULKAN:llvmpipe) means; raises DeviceUnavailable."""
     found = devices()
-    _, _, chosen = name.partition(":")
-    if not chosen or (chosen.isascii() and chosen.isdecimal()):
-        from hcq.runtime.registry import device_index
-
-        index = device_index(name)
-        if index < len(found):
-            return found[index]
-        if all(each.facts["kind"] == CPU for each in found):
-            return found[0]  # one more device on the same processor, as the CPU devices have
-        raise DeviceUnavailable(f"there is no {name}: {_listed(found)}", "count from 0")
-    for each in found:
-        if chosen.lower() in each.name.lower() or chosen.lower() in each.facts["driver"].lower():
-            return each
-    raise DeviceUnavailable(
-        f"no Vulkan device or driver has {chosen!r} in its name: {_listed(found)}",
-        "a number after VULKAN: works as well",
+    return finding.choose(
+        name,
+        found,
+        lambda each: (each.name, each.facts["driver"]),
+        "Vulkan device or driver",
+        same=all(each.facts["kind"] == CPU for each in found),  # as the CPU devices have
     )
-
-
-def _listed(found: list[Found]) -> str:
-    return "; ".join(f"VULKAN:{index} is {each.name}" for index, each in enumerate(found))
