@@ -1,56 +1,20 @@
 // What is in flight on a queue whose commands an interface carries out (interface.hpp).
+#include "core/flights.hpp"
+
 #include <cstring>
 
 #include "core/device.hpp"
-#include "core/interface.hpp"
 #include "core/program.hpp"
-#include "core/queue_list.hpp"
 #include "core/scheduler.hpp"
 
 namespace hcq {
 
 namespace {
-constexpr uint32_t kMost = 64;          // in flight; more wait in the ring
-constexpr uint64_t kPatience = 3000;    // ns that a launching thread waits for the step lock
-constexpr uint64_t kGive = 1000000;     // ns that a launching thread gives commands at most
-constexpr uint32_t kSlots = kMost + 2;  // the end of a submit finds a place always
-
-struct Flight {
-  alignas(64) uint8_t head[2 * kUnit];  // the packet, and of a timed launch its extra unit
-  Command command;
-  uint64_t record, position, given;
-  Signal* begins;   // takes the time at which the command began
-  Queue* followed;  // of a wait that the lane does: whose command it is for; a reference
-  uint32_t count;   // of commands that it stands for: the packet, and those behind it in bound commands
-  PacketHeader* header() { return reinterpret_cast<PacketHeader*>(head); }
-  const PacketHeader* header() const { return reinterpret_cast<const PacketHeader*>(head); }
-};
+constexpr uint64_t kPatience = 3000;  // ns that a launching thread waits for the step lock
+constexpr uint64_t kGive = 1000000;   // ns that a launching thread gives commands at most
 }  // namespace
 
-struct Flights {
-  const Interface* interface;  // the device may be gone before the queue's last reference is
-  Flight slots[kSlots];
-  uint32_t first = 0;
-  std::atomic<uint32_t> count{0};    // relaxed: other threads look whether there is any, after a full fence
-  std::atomic<bool> told{false};     // the interface will call
-  std::atomic<bool> stalled{false};  // the next packet can't be given before something is over
-  bool unflushed = false;
-  bool failed = false;               // a command did: what follows it does too
-  std::atomic<bool> offered{false};  // relaxed: commands were given that other queues may stand for
-  std::string refusal;               // why the next packet was refused: told once what came before it is over
-  void* lane = nullptr;
-  Signal* begins = nullptr;  // a time-stamp right before the next command
-  uint64_t ended = 0;        // when the last command was over, where a time-stamp follows it
-
-  Flight& at(uint32_t i) { return slots[(first + i) % kSlots]; }
-  const Flight& at(uint32_t i) const { return slots[(first + i) % kSlots]; }
-  uint32_t size() const { return count.load(std::memory_order_relaxed); }
-};
-
-namespace {
-const Interface& of(const Queue* q) { return *q->flights->interface; }
-
-Flight& add(Queue* q, const uint8_t* packet, uint32_t units) {
+Flight& flight_make(Queue* q, const uint8_t* packet, uint32_t units) {
   Flights& f = *q->flights;
   Flight& x = f.at(f.size());
   std::memcpy(x.head, packet, units * kUnit);
@@ -65,16 +29,7 @@ Flight& add(Queue* q, const uint8_t* packet, uint32_t units) {
   return x;
 }
 
-void added(Flights& f) { f.count.store(f.size() + 1, std::memory_order_relaxed); }
-
-std::string name_of(const Flight& x) {
-  std::string name =
-      x.header()->type == PacketType::exec ? reinterpret_cast<const ExecPacket*>(x.head)->program->name : "copy";
-  return x.count == 1 ? name : "one of " + std::to_string(x.count) + " commands from " + name + " on";
-}
-
-// The signal that the end of a flight sets, or null.
-Signal* sets(const Flight& x, uint64_t* value) {
+Signal* flight_sets(const Flight& x, uint64_t* value) {
   switch (x.header()->type) {
     case PacketType::signal: {
       auto* p = reinterpret_cast<const SignalPacket*>(x.head);
@@ -94,6 +49,24 @@ Signal* sets(const Flight& x, uint64_t* value) {
     default:
       return nullptr;
   }
+}
+
+bool flights_open(Queue* q, std::string* error) {
+  Flights& f = *q->flights;
+  if (!f.lane) f.lane = interface_of(q).open(q->device->context, error);
+  return f.lane != nullptr;
+}
+
+void queue_release_later(Queue* q) {
+  if (q->refs.load(std::memory_order_acquire) == 1) doorbell(q);
+  queue_release(q);
+}
+
+namespace {
+std::string name_of(const Flight& x) {
+  std::string name =
+      x.header()->type == PacketType::exec ? reinterpret_cast<const ExecPacket*>(x.head)->program->name : "copy";
+  return x.count == 1 ? name : "one of " + std::to_string(x.count) + " commands from " + name + " on";
 }
 
 bool is_command(const Flight& x) {
@@ -124,21 +97,9 @@ Gave gave(Queue* q, Flight& x, bool given, const std::string& error) {
   x.begins = f.begins;
   f.begins = nullptr;
   f.unflushed = true;
-  added(f);
+  flight_added(f);
   if (f.size() == 1) q->running.store(x.head, std::memory_order_release);
   return Gave::yes;
-}
-
-bool open_lane(Queue* q, std::string* error) {
-  Flights& f = *q->flights;
-  if (!f.lane) f.lane = of(q).open(q->device->context, error);
-  return f.lane != nullptr;
-}
-
-// Drops a reference. A lane is not closed here: were it the last one, the pool takes it over.
-void release_later(Queue* q) {
-  if (q->refs.load(std::memory_order_acquire) == 1) doorbell(q);
-  queue_release(q);
 }
 
 // Whether what a flight follows is over for the host too: signals are set in the order that queues wait for.
@@ -157,20 +118,20 @@ void land(Queue* q, bool failed) {
   bool stamp = f.size() > 1 && f.at(1).header()->type == PacketType::timestamp && !f.at(1).command.event;
   if (is_command(x) && !failed) {
     if (x.command.event && (x.begins || stamp || x.header()->flags & kTimed || recording()))
-      of(q).times(x.command, x.given, &start, &end);
+      interface_of(q).times(x.command, x.given, &start, &end);
     else if (!x.command.event)
       start = end = now_ns();  // there was nothing to do
     if (x.begins) x.begins->memory->timestamp.store(start, std::memory_order_release);
     f.ended = end;
   }
   if (x.command.event && !failed && x.header()->type == PacketType::timestamp)
-    of(q).times(x.command, x.given, &start, &f.ended);
-  if (x.command.event) of(q).drop(x.command);
+    interface_of(q).times(x.command, x.given, &start, &f.ended);
+  if (x.command.event) interface_of(q).drop(x.command);
   if (is_command(x)) {
     if (failed) {
       if (Timing* timing = timing_of(x)) timing->release();
       uint64_t value, error = q->device->fault.load(std::memory_order_acquire);
-      if (Signal* s = sets(x, &value)) signal_fail(*s->memory, error, value, UINT64_MAX);
+      if (Signal* s = flight_sets(x, &value)) signal_fail(*s->memory, error, value, UINT64_MAX);
       q->completed.store(q->completed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
       q->running.store(nullptr, std::memory_order_release);
     } else {
@@ -181,7 +142,7 @@ void land(Queue* q, bool failed) {
     }
   } else if (failed) {
     uint64_t value, error = q->device->fault.load(std::memory_order_acquire);
-    if (Signal* s = sets(x, &value)) signal_fail(*s->memory, error, value, UINT64_MAX);
+    if (Signal* s = flight_sets(x, &value)) signal_fail(*s->memory, error, value, UINT64_MAX);
   } else {
     auto* p = reinterpret_cast<SignalPacket*>(x.head);
     if (x.header()->type == PacketType::timestamp) {
@@ -192,8 +153,8 @@ void land(Queue* q, bool failed) {
     }
   }
   uint64_t position = x.position;
-  if (x.followed) release_later(x.followed);
-  f.first = (f.first + 1) % kSlots;
+  if (x.followed) queue_release_later(x.followed);
+  f.first = (f.first + 1) % kFlights;
   f.count.store(f.size() - 1, std::memory_order_relaxed);
   if (f.size() && is_command(f.at(0))) q->running.store(f.at(0).head, std::memory_order_release);
   // Last: what it covers may be released by whoever sees it.
@@ -208,12 +169,12 @@ Flights* flights_create(const Interface* interface) {
 }
 
 void flights_close(Queue* q) {
-  if (q->flights->lane) of(q).close(q->flights->lane);
+  if (q->flights->lane) interface_of(q).close(q->flights->lane);
   delete q->flights;
   q->flights = nullptr;
 }
 
-bool flights_full(const Queue* q) { return q->flights->size() >= kMost; }
+bool flights_full(const Queue* q) { return q->flights->size() >= kMostFlights; }
 
 bool flights_none(const Queue* q) { return q->flights->size() == 0; }
 
@@ -222,13 +183,13 @@ void flights_cover(Queue* q) {
   f.at(f.size() - 1).position = q->read_position;
 }
 
-bool flights_batches(const Queue* q) { return of(q).batch; }
+bool flights_batches(const Queue* q) { return interface_of(q).batch; }
 
 bool flights_promise(const Queue* q, const Signal* signal, uint64_t value) {
   const Flights& f = *q->flights;
   for (uint32_t i = f.size(); i-- > 0;) {
     uint64_t promised = 0;
-    if (sets(f.at(i), &promised) == signal) return promised >= value;
+    if (flight_sets(f.at(i), &promised) == signal) return promised >= value;
   }
   return false;
 }
@@ -237,12 +198,12 @@ Gave flights_exec(Queue* q, uint8_t* packet, const uint8_t* arguments, bool noth
   if (flights_full(q)) return Gave::full;
   auto* p = reinterpret_cast<ExecPacket*>(packet);
   if (!q->flights->refusal.empty()) return refused(q, p->program->name);
-  Flight& x = add(q, packet, p->header.flags & kTimed ? 2 : 1);
+  Flight& x = flight_make(q, packet, p->header.flags & kTimed ? 2 : 1);
   std::string error;
   bool done = nothing;
-  if (!nothing && open_lane(q, &error)) {
+  if (!nothing && flights_open(q, &error)) {
     x.given = now_ns();
-    done = of(q).exec(q->flights->lane, *p->program, arguments, p->groups, p->items, &x.command, &error);
+    done = interface_of(q).exec(q->flights->lane, *p->program, arguments, p->groups, p->items, &x.command, &error);
   }
   return gave(q, x, done, error);
 }
@@ -251,12 +212,12 @@ Gave flights_copy(Queue* q, uint8_t* packet) {
   if (flights_full(q)) return Gave::full;
   auto* p = reinterpret_cast<CopyPacket*>(packet);
   if (!q->flights->refusal.empty()) return refused(q, "copy");
-  Flight& x = add(q, packet, 1);
+  Flight& x = flight_make(q, packet, 1);
   std::string error;
   bool done = p->bytes == 0 || p->destination == p->source;
-  if (!done && open_lane(q, &error)) {
+  if (!done && flights_open(q, &error)) {
     x.given = now_ns();
-    done = of(q).copy(q->flights->lane, p->destination, p->source, p->bytes, &x.command, &error);
+    done = interface_of(q).copy(q->flights->lane, p->destination, p->source, p->bytes, &x.command, &error);
   }
   return gave(q, x, done, error);
 }
@@ -266,13 +227,13 @@ Batched flights_batch(Queue* q, uint32_t end, uint32_t count) {
   if (flights_full(q)) return Batched::full;
   BoundCommands* commands = q->nested;
   uint32_t offset = q->nested_offset;
-  Flight& x = add(q, commands->memory + static_cast<size_t>(offset) * kUnit, 1);
+  Flight& x = flight_make(q, commands->memory + static_cast<size_t>(offset) * kUnit, 1);
   x.count = count;
   std::string error = f.refusal;
   bool done = false;
-  if (error.empty() && open_lane(q, &error)) {
+  if (error.empty() && flights_open(q, &error)) {
     x.given = now_ns();
-    done = of(q).batch(f.lane, commands, offset, end, &x.command, &error);
+    done = interface_of(q).batch(f.lane, commands, offset, end, &x.command, &error);
     if (!done && error.empty()) return Batched::no;
   }
   switch (gave(q, x, done, error)) {
@@ -288,10 +249,10 @@ Batched flights_batch(Queue* q, uint32_t end, uint32_t count) {
 bool flights_signal(Queue* q, Signal* signal, uint64_t value, bool reserve) {
   if (flights_full(q) && !reserve) return false;
   SignalPacket packet{{PacketType::signal, 1, 0, 0}, signal, value};
-  add(q, reinterpret_cast<const uint8_t*>(&packet), 1);
-  added(*q->flights);
+  flight_make(q, reinterpret_cast<const uint8_t*>(&packet), 1);
+  flight_added(*q->flights);
   q->flights->begins = nullptr;
-  if (of(q).follow) q->flights->offered.store(true, std::memory_order_relaxed);
+  if (interface_of(q).follow) q->flights->offered.store(true, std::memory_order_relaxed);
   return true;
 }
 
@@ -305,96 +266,14 @@ bool flights_timestamp(Queue* q, Signal* signal) {
     return true;
   }
   SignalPacket packet{{PacketType::timestamp, 1, 0, 0}, signal, 0};
-  Flight& x = add(q, reinterpret_cast<const uint8_t*>(&packet), 1);
+  Flight& x = flight_make(q, reinterpret_cast<const uint8_t*>(&packet), 1);
   std::string unsaid;  // then the end of the command before is the time
-  if (of(q).stamp && f.lane) {
+  if (interface_of(q).stamp && f.lane) {
     x.given = now_ns();
-    if (of(q).stamp(f.lane, &x.command, &unsaid)) f.unflushed = true;
+    if (interface_of(q).stamp(f.lane, &x.command, &unsaid)) f.unflushed = true;
   }
-  added(f);
+  flight_added(f);
   return true;
-}
-
-namespace {
-constexpr size_t kMostOthers = 16;
-constexpr unsigned kTries = 64;  // some microseconds
-
-// The other queues of a device that have something in flight, with a reference each.
-size_t others_in_flight(const Queue* q, Queue** out) {
-  size_t count = 0;
-  g_queues->lock.lock();
-  for (Queue* other : g_queues->all)
-    if (other != q && other->device == q->device && other->flights && other->flights->size() && count < kMostOthers &&
-        queue_retain_live(other))
-      out[count++] = other;
-  g_queues->lock.unlock();
-  return count;
-}
-
-// Has q's lane stand until `other` has carried out what sets `signal` to `value`, if that was given. Under both locks.
-bool follow(Queue* q, Queue* other, Signal* signal, uint64_t value) {
-  Flights& theirs = *other->flights;
-  uint64_t promised = 0;
-  uint32_t i = 0;
-  while (i < theirs.size() && !(sets(theirs.at(i), &promised) == signal && promised >= value)) ++i;
-  if (i == theirs.size()) return false;
-  while (i && !theirs.at(i).command.event) --i;
-  std::string unsaid;  // the host waits then
-  if (!theirs.at(i).command.event || !open_lane(q, &unsaid)) return false;
-  SignalPacket packet{{PacketType::wait, 1, 0, 0}, signal, value};
-  Flight& x = add(q, reinterpret_cast<const uint8_t*>(&packet), 1);
-  x.given = now_ns();
-  if (!of(q).follow(q->flights->lane, theirs.at(i).command, &x.command, &unsaid)) return false;
-  queue_retain(other);
-  x.followed = other;
-  added(*q->flights);
-  return true;
-}
-}  // namespace
-
-bool flights_follow(Queue* q, Signal* signal, uint64_t value) {
-  if (!q->flights || !of(q).follow || flights_full(q) || !q->flights->refusal.empty()) return false;
-  Queue* others[kMostOthers];
-  size_t count = others_in_flight(q, others);
-  bool follows = false;
-  for (size_t i = 0; i < count; ++i) {
-    // Only tried: two queues may look at each other. Who has the lock now lets us look again where we come to stand.
-    bool locked = !follows && others[i]->step_lock.try_lock();
-    if (!follows && !locked) {
-      others[i]->flights->offered.store(true, std::memory_order_relaxed);
-      for (unsigned n = 0; n < kTries && !locked; ++n) {
-        cpu_relax();
-        locked = others[i]->step_lock.try_lock();
-      }
-    }
-    if (locked) {
-      follows = follow(q, others[i], signal, value);
-      others[i]->step_lock.unlock();
-      leave(others[i]);
-    }
-    release_later(others[i]);
-  }
-  return follows;
-}
-
-const Device* flights_offer(Queue* q) {
-  if (!q->flights->offered.exchange(false, std::memory_order_relaxed) || !blocked_entries()) return nullptr;
-  return q->device;
-}
-
-void look_again(const Device* device) {
-  Queue* standing[kMostOthers];
-  size_t count = 0;
-  g_queues->lock.lock();
-  for (Queue* other : g_queues->all)
-    if (other->device == device && other->blocked.load(std::memory_order_relaxed) && count < kMostOthers &&
-        queue_retain_live(other))
-      standing[count++] = other;
-  g_queues->lock.unlock();
-  for (size_t i = 0; i < count; ++i) {
-    doorbell(standing[i]);
-    release_later(standing[i]);
-  }
 }
 
 bool flights_settle(Queue* q) {
@@ -406,7 +285,7 @@ bool flights_settle(Queue* q) {
     if (x.header()->type == PacketType::wait && !reached(x)) break;
     if (x.command.event) {
       std::string why;
-      Over over = of(q).over(x.command, &why);
+      Over over = interface_of(q).over(x.command, &why);
       if (over == Over::no) break;
       failed = over == Over::failed;
       f.failed |= failed;
@@ -424,19 +303,19 @@ bool flights_rest(Queue* q, bool stalled) {
   Flights& f = *q->flights;
   f.begins = nullptr;
   if (f.unflushed) {
-    of(q).flush(f.lane);
-    if (of(q).follow) f.offered.store(true, std::memory_order_relaxed);
+    interface_of(q).flush(f.lane);
+    if (interface_of(q).follow) f.offered.store(true, std::memory_order_relaxed);
   }
   f.unflushed = false;
   f.stalled.store(stalled && f.size(), std::memory_order_relaxed);
-  if (of(q).looks_cheaply) any = flights_settle(q);
+  if (interface_of(q).looks_cheaply) any = flights_settle(q);
   while (f.size() && !f.told.load(std::memory_order_relaxed)) {
     uint32_t last = f.size();
     while (last && !f.at(last - 1).command.event) --last;
     if (last) {
       f.told.store(true, std::memory_order_relaxed);  // the interface's own locks order it
       queue_retain(q);
-      if (!of(q).tell(f.at(last - 1).command, q)) commands_over(q);  // it is asked again, and again
+      if (!interface_of(q).tell(f.at(last - 1).command, q)) commands_over(q);  // it is asked again, and again
     }
     // It may have told in this very thread, which finds the step lock taken: then it is over.
     bool some = flights_settle(q);
@@ -481,7 +360,7 @@ void commands_over(Queue* q) {
   q->flights->told.store(false, std::memory_order_seq_cst);
   flights_look(q);
   leave(q);
-  release_later(q);
+  queue_release_later(q);
 }
 
 void begin(Queue* q) {

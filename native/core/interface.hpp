@@ -48,7 +48,7 @@ struct Interface {
   bool (*batch)(void* lane, BoundCommands* commands, uint32_t offset, uint32_t end, Command* out, std::string* error);
 };
 
-// What stands between a queue's packets and its interface. Under the step lock, but for the two atomics.
+// What stands between a queue's packets and its interface (flights.hpp). Under the step lock, but for its atomics.
 struct Flights;
 Flights* flights_create(const Interface* interface);
 void flights_close(Queue* q);  // the queue's last reference went

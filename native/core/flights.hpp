@@ -1,0 +1,56 @@
+// What is in flight on a queue of an interface, as the files see it that deal with it: flights.cpp and following.cpp.
+// All of it under the queue's step lock, but for the atomics.
+#pragma once
+#include <string>
+
+#include "core/interface.hpp"
+
+namespace hcq {
+
+constexpr uint32_t kMostFlights = 64;            // more wait in the ring
+constexpr uint32_t kFlights = kMostFlights + 2;  // the end of a submit finds a place always
+
+struct Flight {
+  alignas(64) uint8_t head[2 * kUnit];  // the packet, and of a timed launch its extra unit
+  Command command;
+  uint64_t record, position, given;
+  Signal* begins;   // takes the time at which the command began
+  Queue* followed;  // of a wait that the lane does: whose command it is for; a reference
+  uint32_t count;   // of commands that it stands for: the packet, and those behind it in bound commands
+  PacketHeader* header() { return reinterpret_cast<PacketHeader*>(head); }
+  const PacketHeader* header() const { return reinterpret_cast<const PacketHeader*>(head); }
+};
+
+struct Flights {
+  const Interface* interface;  // the device may be gone before the queue's last reference is
+  Flight slots[kFlights];
+  uint32_t first = 0;
+  std::atomic<uint32_t> count{0};    // relaxed: other threads look whether there is any, after a full fence
+  std::atomic<bool> told{false};     // the interface will call
+  std::atomic<bool> stalled{false};  // the next packet can't be given before something is over
+  bool unflushed = false;
+  bool failed = false;               // a command did: what follows it does too
+  std::atomic<bool> offered{false};  // relaxed: commands were given that other queues may stand for
+  std::string refusal;               // why the next packet was refused: told once what came before it is over
+  void* lane = nullptr;
+  Signal* begins = nullptr;  // a time-stamp right before the next command
+  uint64_t ended = 0;        // when the last command was over, where a time-stamp follows it
+
+  Flight& at(uint32_t i) { return slots[(first + i) % kFlights]; }
+  const Flight& at(uint32_t i) const { return slots[(first + i) % kFlights]; }
+  uint32_t size() const { return count.load(std::memory_order_relaxed); }
+};
+
+inline const Interface& interface_of(const Queue* q) { return *q->flights->interface; }
+
+// A flight for a packet, behind the others. It counts once it is `flight_added`.
+Flight& flight_make(Queue* q, const uint8_t* packet, uint32_t units);
+inline void flight_added(Flights& f) { f.count.store(f.size() + 1, std::memory_order_relaxed); }
+// The signal that the end of a flight sets, or null.
+Signal* flight_sets(const Flight& x, uint64_t* value);
+// The lane is opened with the first command that needs it; false: it can't be.
+bool flights_open(Queue* q, std::string* error);
+// Drops a reference. A lane is not closed here: were it the last one, the pool takes it over.
+void queue_release_later(Queue* q);
+
+}  // namespace hcq
