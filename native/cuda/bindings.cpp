@@ -10,38 +10,15 @@
 #include <tuple>
 
 #include "core/device.hpp"
-#include "core/names.hpp"
 #include "cuda/lane.hpp"
 #include "python/common.hpp"
+#include "python/elsewhere.hpp"
 #include "python/gil.hpp"
 
 namespace nb = nanobind;
 
 namespace hcq::cuda {
 namespace {
-
-struct Kind {
-  const char* name;
-  ParamKind kind;
-  uint8_t size;
-  Access access = Access::unknown;
-};
-constexpr Kind kKinds[] = {{"ptr", ParamKind::pointer, 8},     {"const", ParamKind::pointer, 8, Access::read},
-                           {"i8", ParamKind::i8, 1},           {"u8", ParamKind::u8, 1},
-                           {"i16", ParamKind::i16, 2},         {"u16", ParamKind::u16, 2},
-                           {"i32", ParamKind::i32, 4},         {"u32", ParamKind::u32, 4},
-                           {"i64", ParamKind::i64, 8},         {"u64", ParamKind::u64, 8},
-                           {"f16", ParamKind::f16, 2},         {"bf16", ParamKind::bf16, 2},
-                           {"f32", ParamKind::f32, 4},         {"f64", ParamKind::f64, 8},
-                           {"boolean", ParamKind::boolean, 1}, {"bits8", ParamKind::bits8, 1},
-                           {"bits16", ParamKind::bits16, 2},   {"bits32", ParamKind::bits32, 4},
-                           {"bits64", ParamKind::bits64, 8}};
-
-const Kind& kind_of(const std::string& name) {
-  for (const Kind& k : kKinds)
-    if (name == k.name) return k;
-  throw std::invalid_argument("no type of arguments is called " + name);
-}
 
 [[noreturn]] void raise_unavailable(const Unavailable& why) {
   nb::object type = nb::module_::import_("hcq.errors").attr("DeviceUnavailable");
@@ -109,49 +86,30 @@ void serve(nb::handle device, std::shared_ptr<Context> context) {
 
 void end(Program* program) { delete static_cast<Kernel*>(program->entry); }
 
-void give_capsule(PyObject* unused) {
-  program_release(static_cast<Program*>(PyCapsule_GetPointer(unused, kProgramCapsule)));
-}
-
 nb::object make_program(std::shared_ptr<Module> module, const std::string& symbol, const std::string& name,
                         const std::vector<std::string>& arguments, const std::vector<std::string>& names, bool typed,
                         std::tuple<uint32_t, uint32_t, uint32_t> wanted) {
   auto k = std::make_unique<Kernel>();
+  int most_items = 0;
   without_gil([&] {
     Current current(*module->context);
     check("cuModuleGetFunction", api().module_function(&k->function, module->module, symbol.c_str()));
-    check("cuFuncGetAttribute", api().function_attribute(&k->most_items, 0, k->function));
+    check("cuFuncGetAttribute", api().function_attribute(&most_items, 0, k->function));
   });
-  auto program = std::make_unique<Program>();
+  std::vector<Laid> laid;
+  auto program = program_elsewhere(name, arguments, names, static_cast<uint64_t>(most_items), wanted, &laid);
   k->module = std::move(module);
   k->typed = typed;
   k->arguments.resize(arguments.size());
-  // Kernargs are the pointers, then the values, whatever their order in the source.
-  uint32_t at = 0;
-  for (bool pointers : {true, false}) {
-    for (uint32_t i = 0; i < arguments.size(); ++i) {
-      const Kind& kind = kind_of(arguments[i]);
-      if ((kind.kind == ParamKind::pointer) != pointers) continue;
-      at = (at + kind.size - 1) / kind.size * kind.size;
-      if (typed) program->params.push_back(Param{kind.kind, kind.access, kind.size, at, names[i]});
-      k->arguments[i] = Argument{at, kind.size};
-      at += kind.size;
-      if (typed) program->pointers += pointers;
-    }
+  for (const Laid& each : laid) k->arguments[each.index] = Argument{each.offset, each.size};
+  if (!typed) {
+    program->typed = false;
+    program->params.clear();
+    program->pointers = program->kernargs_size = 0;
   }
-  program->id = program_named(name);
-  program->name = name;
-  program->kind = EntryKind::elsewhere;
-  program->typed = typed;
-  program->kernargs_size = typed ? at : 0;
-  program->most_items = static_cast<uint64_t>(k->most_items);
-  std::tie(program->wanted_items[0], program->wanted_items[1], program->wanted_items[2]) = wanted;
   program->end = end;
   program->entry = k.release();
-  PyObject* capsule = PyCapsule_New(program.get(), kProgramCapsule, give_capsule);
-  if (!capsule) throw nb::python_error();
-  program.release();
-  return nb::steal(capsule);
+  return program_capsule(std::move(program));
 }
 }  // namespace
 

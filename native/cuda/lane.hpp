@@ -30,7 +30,6 @@ struct Kernel {
   Handle function;
   std::vector<Argument> arguments;  // in the kernel's order
   bool typed;                       // else each argument is in 8 bytes, behind their number
-  int most_items;
 };
 
 // The pointers to a kernel's arguments that launches take; `out` has room for all of them.

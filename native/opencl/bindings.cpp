@@ -10,9 +10,9 @@
 #include <tuple>
 
 #include "core/device.hpp"
-#include "core/names.hpp"
 #include "opencl/commands.hpp"
 #include "python/common.hpp"
+#include "python/elsewhere.hpp"
 
 namespace nb = nanobind;
 
@@ -20,26 +20,6 @@ namespace hcq {
 
 namespace {
 using opencl::api;
-
-struct Kind {
-  const char* name;
-  ParamKind kind;
-  uint8_t size;
-  Access access = Access::unknown;
-};
-constexpr Kind kKinds[] = {{"ptr", ParamKind::pointer, 8}, {"const", ParamKind::pointer, 8, Access::read},
-                           {"i8", ParamKind::i8, 1},       {"u8", ParamKind::u8, 1},
-                           {"i16", ParamKind::i16, 2},     {"u16", ParamKind::u16, 2},
-                           {"i32", ParamKind::i32, 4},     {"u32", ParamKind::u32, 4},
-                           {"i64", ParamKind::i64, 8},     {"u64", ParamKind::u64, 8},
-                           {"f16", ParamKind::f16, 2},     {"f32", ParamKind::f32, 4},
-                           {"f64", ParamKind::f64, 8}};
-
-const Kind& kind_of(const std::string& name) {
-  for (const Kind& k : kKinds)
-    if (name == k.name) return k;
-  throw std::invalid_argument("no type of arguments is called " + name);
-}
 
 void load(const std::string& library) {
   std::string error;
@@ -65,39 +45,17 @@ void end(Program* program) {
 
 nb::object make_program(const std::string& name, uint64_t kernel, const std::vector<std::string>& arguments,
                         uint64_t most_items, std::tuple<uint32_t, uint32_t, uint32_t> wanted) {
-  auto program = std::make_unique<Program>();
+  std::vector<Laid> laid;
+  auto program = program_elsewhere(name, arguments, {}, most_items, wanted, &laid);
   auto k = std::make_unique<opencl::Kernel>();
   k->kernel = reinterpret_cast<void*>(kernel);
-  // Kernargs are the pointers, then the values, whatever their order in the source.
-  uint32_t at = 0;
-  for (bool pointers : {true, false}) {
-    for (uint32_t i = 0; i < arguments.size(); ++i) {
-      const Kind& kind = kind_of(arguments[i]);
-      if ((kind.kind == ParamKind::pointer) != pointers) continue;
-      at = (at + kind.size - 1) / kind.size * kind.size;
-      program->params.push_back(Param{kind.kind, kind.access, kind.size, at, ""});
-      k->arguments.push_back(opencl::Argument{i, at, kind.size, pointers});
-      at += kind.size;
-      program->pointers += pointers;
-    }
-  }
-  program->id = program_named(name);
-  program->name = name;
-  program->kind = EntryKind::elsewhere;
-  program->typed = true;
-  program->kernargs_size = at;
-  program->most_items = most_items;
-  std::tie(program->wanted_items[0], program->wanted_items[1], program->wanted_items[2]) = wanted;
+  for (const Laid& each : laid)
+    k->arguments.push_back(opencl::Argument{each.index, each.offset, each.size, each.pointer});
   program->end = end;
   api().clRetainKernel(k->kernel);
   ++opencl::g_held.kernels;
   program->entry = k.release();
-  PyObject* capsule = PyCapsule_New(program.get(), kProgramCapsule, [](PyObject* unused) {
-    program_release(static_cast<Program*>(PyCapsule_GetPointer(unused, kProgramCapsule)));
-  });
-  if (!capsule) throw nb::python_error();
-  program.release();
-  return nb::steal(capsule);
+  return program_capsule(std::move(program));
 }
 }  // namespace
 

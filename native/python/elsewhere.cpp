@@ -1,0 +1,73 @@
+// Making programs that an interface carries out (elsewhere.hpp).
+#include "python/elsewhere.hpp"
+
+#include <stdexcept>
+
+#include "core/names.hpp"
+#include "python/common.hpp"
+
+namespace nb = nanobind;
+
+namespace hcq {
+namespace {
+
+struct Type {
+  const char* name;
+  ParamKind kind;
+  uint8_t size;
+  Access access = Access::unknown;
+};
+constexpr Type kTypes[] = {{"ptr", ParamKind::pointer, 8},     {"const", ParamKind::pointer, 8, Access::read},
+                           {"i8", ParamKind::i8, 1},           {"u8", ParamKind::u8, 1},
+                           {"i16", ParamKind::i16, 2},         {"u16", ParamKind::u16, 2},
+                           {"i32", ParamKind::i32, 4},         {"u32", ParamKind::u32, 4},
+                           {"i64", ParamKind::i64, 8},         {"u64", ParamKind::u64, 8},
+                           {"f16", ParamKind::f16, 2},         {"bf16", ParamKind::bf16, 2},
+                           {"f32", ParamKind::f32, 4},         {"f64", ParamKind::f64, 8},
+                           {"boolean", ParamKind::boolean, 1}, {"bits8", ParamKind::bits8, 1},
+                           {"bits16", ParamKind::bits16, 2},   {"bits32", ParamKind::bits32, 4},
+                           {"bits64", ParamKind::bits64, 8}};
+
+const Type& type_of(const std::string& name) {
+  for (const Type& type : kTypes)
+    if (name == type.name) return type;
+  throw std::invalid_argument("no type of arguments is called " + name);
+}
+}  // namespace
+
+std::unique_ptr<Program> program_elsewhere(const std::string& name, const std::vector<std::string>& types,
+                                           const std::vector<std::string>& names, uint64_t most_items,
+                                           std::tuple<uint32_t, uint32_t, uint32_t> wanted, std::vector<Laid>* laid) {
+  auto program = std::make_unique<Program>();
+  uint32_t at = 0;
+  for (bool pointers : {true, false}) {
+    for (uint32_t i = 0; i < types.size(); ++i) {
+      const Type& type = type_of(types[i]);
+      if ((type.kind == ParamKind::pointer) != pointers) continue;
+      at = (at + type.size - 1) / type.size * type.size;
+      program->params.push_back(Param{type.kind, type.access, type.size, at, i < names.size() ? names[i] : ""});
+      laid->push_back(Laid{i, at, type.size, pointers});
+      at += type.size;
+      program->pointers += pointers;
+    }
+  }
+  program->id = program_named(name);
+  program->name = name;
+  program->kind = EntryKind::elsewhere;
+  program->typed = true;
+  program->kernargs_size = at;
+  program->most_items = most_items;
+  std::tie(program->wanted_items[0], program->wanted_items[1], program->wanted_items[2]) = wanted;
+  return program;
+}
+
+nb::object program_capsule(std::unique_ptr<Program> program) {
+  PyObject* capsule = PyCapsule_New(program.get(), kProgramCapsule, [](PyObject* unused) {
+    program_release(static_cast<Program*>(PyCapsule_GetPointer(unused, kProgramCapsule)));
+  });
+  if (!capsule) throw nb::python_error();
+  program.release();
+  return nb::steal(capsule);
+}
+
+}  // namespace hcq
