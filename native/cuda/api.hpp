@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "core/unavailable.hpp"
+
 namespace hcq::cuda {
 
 using Handle = void*;  // of a context, stream, event, module, function, pool, graph or node
@@ -149,11 +151,6 @@ struct Api {
   HCQ_CUDA_FUNCTIONS(HCQ_CUDA_POINTER)
   HCQ_CUDA_OPTIONAL(HCQ_CUDA_POINTER)
 #undef HCQ_CUDA_POINTER
-};
-
-// Why a driver or device can't be used, as DeviceUnavailable says it.
-struct Unavailable {
-  std::string reason, hint;
 };
 
 // Something that CUDA refused.

@@ -13,32 +13,20 @@
 #include "cuda/lane.hpp"
 #include "python/common.hpp"
 #include "python/elsewhere.hpp"
-#include "python/gil.hpp"
+#include "python/refusals.hpp"
 
 namespace nb = nanobind;
 
 namespace hcq::cuda {
 namespace {
 
-[[noreturn]] void raise_unavailable(const Unavailable& why) {
-  nb::object type = nb::module_::import_("hcq.errors").attr("DeviceUnavailable");
-  nb::object error = type(nb::str(why.reason.c_str()), nb::str(why.hint.c_str()));
-  PyErr_SetObject(type.ptr(), error.ptr());
-  throw nb::python_error();
+void set_error(const Failure& failure) {
+  PyErr_SetString(failure.result == kOutOfMemory ? PyExc_MemoryError : PyExc_RuntimeError, failure.said.c_str());
 }
 
-// Calls what may block, without the GIL; what it throws becomes Python's.
 template <class Work>
 auto without_gil(Work work) {
-  try {
-    GilReleased released;
-    return work();
-  } catch (const Unavailable& why) {
-    raise_unavailable(why);
-  } catch (const Failure& failure) {
-    PyErr_SetString(failure.result == kOutOfMemory ? PyExc_MemoryError : PyExc_RuntimeError, failure.said.c_str());
-    throw nb::python_error();
-  }
+  return call_without_gil(set_error, work);
 }
 
 nb::dict words_of(const Facts& f) {

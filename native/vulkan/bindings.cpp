@@ -7,7 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "python/common.hpp"
-#include "python/gil.hpp"
+#include "python/refusals.hpp"
 #include "vulkan/queue.hpp"
 
 namespace nb = nanobind;
@@ -15,30 +15,14 @@ namespace nb = nanobind;
 namespace hcq::vk {
 namespace {
 
-[[noreturn]] void raise_unavailable(const Unavailable& why) {
-  nb::object type = nb::module_::import_("hcq.errors").attr("DeviceUnavailable");
-  nb::object error = type(nb::str(why.reason.c_str()), nb::str(why.hint.c_str()));
-  PyErr_SetObject(type.ptr(), error.ptr());
-  throw nb::python_error();
-}
-
-[[noreturn]] void raise_failure(const Failure& failure) {
+void set_error(const Failure& failure) {
   bool memory = failure.result == kOutOfHostMemory || failure.result == kOutOfDeviceMemory;
   PyErr_SetString(memory ? PyExc_MemoryError : PyExc_RuntimeError, failure.said.c_str());
-  throw nb::python_error();
 }
 
-// Calls what may block, without the GIL; what it throws becomes Python's.
 template <class Work>
 auto without_gil(Work work) {
-  try {
-    GilReleased released;
-    return work();
-  } catch (const Unavailable& why) {
-    raise_unavailable(why);
-  } catch (const Failure& failure) {
-    raise_failure(failure);
-  }
+  return call_without_gil(set_error, work);
 }
 
 nb::dict words_of(const Facts& f) {

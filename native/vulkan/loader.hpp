@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/unavailable.hpp"
 #include "vulkan/api.hpp"
 
 namespace hcq::vk {
@@ -91,10 +92,6 @@ struct DeviceTable {
   HCQ_VK_DEVICE_OPTIONAL(HCQ_VK_POINTER)
 };
 
-// Vulkan does not work here, and why; `hint` is what to do.
-struct Unavailable {
-  std::string reason, hint;
-};
 // A call that failed, in words: "vkAllocateMemory: VK_ERROR_OUT_OF_DEVICE_MEMORY".
 struct Failure {
   std::string said;
