@@ -6,7 +6,10 @@ import ctypes
 
 import numpy as np
 import ptx_host
+import pytest
 from ptx_host import Loaded
+
+from hcq.cudacpu import lower, ptx
 
 HEAD = ".version 8.7\n.target sm_90\n.address_size 64\n"
 
@@ -187,3 +190,9 @@ def test_a_recursive_function_may_trap_and_then_exit_as_compilers_end_what_never
         "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %t; call (b), f, (a); ld.param.b32 %r1, [b]; }",
     )
     assert list(out) == [n * (n + 1) // 2 for n in range(8)]
+
+
+@pytest.mark.parametrize("name", ["vprintf", "malloc", "free", "__assertfail"])
+def test_a_function_of_the_runtime_that_is_declared_with_other_parameters_is_refused(name):
+    with pytest.raises(ptx.PtxError, match=rf"{name} has \d parameters, the call 0"):
+        lower.translate(ptx.parse(f"{HEAD}.extern .func {name};\n.entry k() {{ call {name}; ret; }}"))

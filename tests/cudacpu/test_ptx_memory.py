@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from ptx_host import Loaded
 
+from hcq.cudacpu import lower, ptx
+
 HEAD = ".version 8.7\n.target sm_90\n.address_size 64\n"
 
 
@@ -216,3 +218,25 @@ def test_special_registers_say_where_a_thread_is():
         lane = x + 2 * y + 6 * z
         lower = (1 << lane) - 1
         assert list(data[b, z, y, x]) == [x, y, z, 2, b, 2, lane, 0, 1, lower, 0xFFFFFFFF ^ lower, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        (".shared .b8 s[{}]; .entry k() {{ .reg .u32 %r; mov.u32 %r, s; ret; }}", 48 << 10),
+        (".entry k() {{ .shared .b8 s[{}]; .reg .u32 %r; mov.u32 %r, s; ret; }}", 48 << 10),
+        (".const .b8 c[{}]; .entry k() {{ ret; }}", 64 << 10),
+        (".entry k(.param .b8 p[{}]) {{ ret; }}", 32764),
+        (".entry k() {{ .local .b8 s[{}]; ret; }}", 512 << 10),
+        (".func f() {{ .local .b8 s[{}]; ret; }} .entry k() {{ call f; ret; }}", 512 << 10),
+        (".func f() {{ .local .b8 s[{}]; bar.sync 0; ret; }} .entry k() {{ call f; ret; }}", 512 << 10),
+    ],
+)
+def test_memory_that_no_gpu_has_is_refused_with_its_line(text, most):
+    for count in (most, most + 1, 1 << 60):
+        module = ptx.parse(HEAD + text.format(count))
+        if count == most:
+            assert lower.translate(module).kernels
+            continue
+        with pytest.raises(ptx.PtxError, match=rf"has {count} bytes of \.\w+ memory, at most {most} can be"):
+            lower.translate(module)

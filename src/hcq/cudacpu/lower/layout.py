@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from hcq.cudacpu.lower.module import Unit
 
 
+# Bytes that may be declared: of a kernel (const: of a module), as ptxas takes them; local as a GPU gives a thread.
+_MOST = {"shared": 48 << 10, "const": 64 << 10, "param": 32764, "local": 512 << 10}
+
+
 def element_size(variable: Variable) -> int:
     """Bytes of one element."""
     if variable.type.endswith("ref"):
@@ -31,6 +35,13 @@ def bytes_of(variable: Variable) -> int:
 def alignment(variable: Variable) -> int:
     """As said, at least the element's own."""
     return max(variable.align, element_size(variable))
+
+
+def check_space(owner: str, space: str, taken: int, line: int = 0) -> None:
+    """Raises PtxError where somebody declares more bytes of a space than can be."""
+    if taken > _MOST[space]:
+        hint = "; more is asked for at the launch, for an .extern .shared array" if space == "shared" else ""
+        raise PtxError(f"{owner} has {taken} bytes of .{space} memory, at most {_MOST[space]} can be{hint}", line)
 
 
 def check_room(taken: int, memory: int) -> None:

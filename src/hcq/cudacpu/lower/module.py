@@ -14,6 +14,8 @@ from hcq.cudacpu.lower.values.nans import unsettled
 from hcq.cudacpu.ptx.errors import OtherTarget, PtxError, Unsupported
 from hcq.cudacpu.ptx.nodes import Function, Module, Variable
 
+_GLOBALS = ("global", "const")  # the spaces of variables that a module has for itself
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -172,7 +174,7 @@ class Unit:
     def place(self, name: str) -> Place | None:
         """A variable of the module in space global or const."""
         variable = self._variables.get(name)
-        if variable is None or variable.space not in ("global", "const"):
+        if variable is None or variable.space not in _GLOBALS:
             return None
         return Place(variable.space, symbol(name))
 
@@ -216,7 +218,7 @@ def symbol(name: str) -> str:
 
 
 def _globals_of(module: Module) -> list[Variable]:
-    return [each for each in module.variables if each.space in ("global", "const")]
+    return [each for each in module.variables if each.space in _GLOBALS]
 
 
 def _check_target(module: Module, capability: int) -> None:
@@ -238,7 +240,9 @@ def translate(module: Module, options: Options | None = None) -> Translated:
     """A parsed module as LLVM IR. Raises PtxError, and Unsupported for what is not run here, with the line."""
     chosen = options or Options()
     _check_target(module, chosen.capability)
-    layout.check_room(sum(layout.bytes_of(each) for each in _globals_of(module)), chosen.memory)
+    bytes_of = {space: sum(layout.bytes_of(v) for v in _globals_of(module) if v.space == space) for space in _GLOBALS}
+    layout.check_space("the module", "const", bytes_of["const"])
+    layout.check_room(sum(bytes_of.values()), chosen.memory)
     translated = Unit(module, chosen).translate()
     if not chosen.regions:
         return translated

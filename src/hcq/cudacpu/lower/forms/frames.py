@@ -57,6 +57,7 @@ class Frame:
     def room(self, variable: Variable) -> str:
         """A slot for a variable's bytes."""
         size = max(layout.bytes_of(variable), 1)
+        layout.check_space(variable.name, "local", size, variable.line)
         return self._e.slot(f"[{size} x i8]", max(layout.alignment(variable), 8), "var")
 
     def copy_in(self, name: str, pointer: str) -> None:

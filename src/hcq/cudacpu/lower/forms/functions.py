@@ -31,6 +31,7 @@ def kernel(unit: Unit, function: Function) -> tuple[str, Kernel]:
     frame = Frame(e, function, facts, unit.types(function), "", LEAVING)
     e.frame = frame
     places, param_bytes = layout.offsets(function.params)
+    layout.check_space(function.name, "param", param_bytes, function.line)
     for name, offset in places.items():
         frame.places[name] = Place("param", "%params", offset)
     memory.place(frame)

@@ -6,14 +6,10 @@ from typing import TYPE_CHECKING
 
 from hcq.cudacpu.lower import layout
 from hcq.cudacpu.lower.forms.frames import Frame, Place
-from hcq.cudacpu.ptx.errors import PtxError
 from hcq.cudacpu.ptx.nodes import Function
 
 if TYPE_CHECKING:
     from hcq.cudacpu.lower.module import Unit
-
-
-_MOST_SHARED = 48 << 10  # bytes that are declared, whatever the device has: ptxas takes no more
 
 
 class KernelMemory:
@@ -33,9 +29,7 @@ class KernelMemory:
             start = layout.up(end, layout.alignment(each))
             self._places[owner, each.name] = Place("shared", "", start)
             end = start + layout.bytes_of(each)
-        if end > _MOST_SHARED:
-            why = f"{kernel.name} has {end} bytes of .shared memory, at most {_MOST_SHARED} can be"
-            raise PtxError(f"{why}; more is asked for at the launch, for an .extern .shared array", kernel.line)
+        layout.check_space(kernel.name, "shared", end, kernel.line)
         self.shared = layout.up(end, max([16, *(layout.alignment(each) for _, each in dynamic)])) if variables else 0
         for owner, each in dynamic:
             self._places[owner, each.name].offset = self.shared
@@ -49,6 +43,7 @@ class KernelMemory:
             if each.space == "local":
                 start = layout.up(self.local, layout.alignment(each))
                 self.local = start + layout.bytes_of(each)
+                layout.check_space(frame.function.name, "local", self.local, each.line)
                 frame.places[each.name] = Place("local", "", start)
             elif each.space == "param":
                 frame.places[each.name] = Place("param", frame.room(each))

@@ -49,7 +49,10 @@ def _by_name(e: Emitter, name: str, results: tuple[Operand, ...], arguments: tup
         known = _RUNTIME.get(name)
         if known is None:
             e.refuse(f"{name} is called, and no module defines it")
-        known(e, results, arguments)
+        write, count = known
+        if len(arguments) != count:
+            e.wrong(f"{name} has {count} parameters, the call {len(arguments)}")
+        write(e, results, arguments)
         return
     pointers = _pointers(e, results, arguments, function.returns, function.params)
     if e.unit.facts[function.name].inline:
@@ -187,4 +190,5 @@ def _assertfail(e: Emitter, results: tuple[Operand, ...], arguments: tuple[Opera
     e.end("unreachable")
 
 
-_RUNTIME = {"vprintf": _vprintf, "malloc": _malloc, "free": _free, "__assertfail": _assertfail}
+# With how many parameters each has.
+_RUNTIME = {"vprintf": (_vprintf, 2), "malloc": (_malloc, 1), "free": (_free, 1), "__assertfail": (_assertfail, 5)}
