@@ -1,6 +1,5 @@
 """Devices, contexts and names of the driver on the CPU."""
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -73,8 +72,8 @@ def test_the_table_of_names_has_one_symbol_for_each():
     assert all(symbol.startswith("cu") and name.startswith("cu") for name, _, _, symbol in rows)
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("cuda"), reason="cuda-bindings isn't installed")
 def test_the_bindings_find_all_they_look_for():
+    pytest.importorskip("cuda.bindings", reason="cuda-bindings is not installed (hcq[cuda])")
     command = [sys.executable, "-m", "hcq.cudacpu", "-c", BINDINGS]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)

@@ -21,8 +21,10 @@ def toolkit():
         found = [file for file in files("nvidia-cuda-runtime") or () if file.name == "cuda.h"]
     except PackageNotFoundError:
         found = []
-    if not found or not shutil.which("c++"):
-        pytest.skip("needs nvidia-cuda-runtime and a C++ compiler")
+    if not found:
+        pytest.skip("cuda.h is not installed (nvidia-cuda-runtime, of hcq[cuda])")
+    if not shutil.which("c++"):
+        pytest.skip("there is no C++ compiler")
     return Path(found[0].locate()).parent
 
 

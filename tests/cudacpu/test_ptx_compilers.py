@@ -62,7 +62,8 @@ def nvrtc(architecture: int, *options: str) -> str:
     cuda = pytest.importorskip("cuda.bindings.nvrtc", reason="the compiler NVRTC is not installed (hcq[cuda])")
     if architecture not in cuda.nvrtcGetSupportedArchs()[1]:
         pytest.skip(f"this NVRTC doesn't know compute_{architecture}")
-    include = pytest.importorskip("cuda.pathfinder").find_nvidia_header_directory("cudart")
+    pathfinder = pytest.importorskip("cuda.pathfinder", reason="cuda-pathfinder is not installed (hcq[cuda])")
+    include = pathfinder.find_nvidia_header_directory("cudart")
     status, program = cuda.nvrtcCreateProgram(SOURCE.encode(), b"source.cu", 0, [], [])
     assert int(status) == 0
     given = [f"--gpu-architecture=compute_{architecture}", *options, *([f"-I{include}"] if include else [])]

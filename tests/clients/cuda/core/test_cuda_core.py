@@ -31,7 +31,7 @@ def _example(file: str, name: str):
     return pytest.param(file, name, marks=marks, id=f"{file}-{name.removeprefix('example_')}")
 
 
-@pytest.mark.skipif(_missing() is not None, reason="cuda-core, cuda-bindings and NVRTC are not installed")
+@pytest.mark.skipif(_missing() is not None, reason=f"{_missing()} is not installed")
 @pytest.mark.parametrize(
     ("file", "name"), [_example(file, name) for file, examples in FILES.items() for name in examples.names]
 )

@@ -1,7 +1,8 @@
 """CUDA C of the kinds people write, compiled by NVRTC, gives on hcq.cudacpu what NumPy and SciPy give.
 
-Each case runs for one architecture, its file's; with HCQ_TEST_CUDA_ARCHITECTURES=all for each. One process runs them
-all; it is started anew where it died of a case. What does not live here: the cases (case_*.py), the kernels (*.cu).
+Each case runs for one architecture, its file's; with HCQ_TEST_CUDA_ARCHITECTURES=all for each: `.ci/run full` runs
+both, `.ci/run` neither. One process runs them all; it is started anew where it died of a case. What does not live here:
+the cases (case_*.py), the kernels (*.cu).
 """
 
 import json
