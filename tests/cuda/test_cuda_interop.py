@@ -60,6 +60,17 @@ def test_memory_of_others_is_taken_without_a_copy(dev, wrapped):
     assert held() is not None or (shared.numpy() == 7).all()
 
 
+def test_a_handle_of_others_memory_stands_beside_an_array_of_the_host(dev, nvrtc):
+    source = 'extern "C" __global__ void put(int *out, const int *x) { out[threadIdx.x] = x[threadIdx.x]; }'
+    put = dev.program("put", source)
+    shared, out = hcq.array(Foreign(hcq.array(np.arange(4, dtype="i4"), "CUDA")), copy=False), np.zeros(4, "i4")
+    put(out, shared._buf, local_size=(4, 1, 1), wait=True)
+    assert out.tolist() == [0, 1, 2, 3]
+    Lent = type("Lent", (), {"__array_interface__": out.__array_interface__})
+    with pytest.raises(hcq.errors.LaunchError, match=r"got a Lent: hcq\.array takes it"):
+        put(Lent(), shared._buf, local_size=(4, 1, 1))
+
+
 @pytest.mark.parametrize("wrapped", [Foreign, Capsule])
 def test_memory_of_others_is_copied_on_the_device(dev, wrapped):
     source = filled()

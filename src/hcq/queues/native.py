@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from hcq import _native, config
-from hcq.errors import DeviceLost, SignalTimeout
+from hcq.errors import DeviceLost, LaunchError, SignalTimeout
 from hcq.queues import faults
 from hcq.queues.allocator import HCQAllocator
 from hcq.queues.command_queue import HWComputeQueue, HWCopyQueue
 from hcq.queues.device import HCQCompiled
+from hcq.queues.program import HCQProgram
 from hcq.queues.signal import HCQSignal
 from hcq.runtime import watch
 from hcq.runtime.allocator import HostAllocator
@@ -76,6 +77,22 @@ class NativeCopyQueue(_native.CommandQueue, _Keeps, HWCopyQueue):
     """Commands for a copy queue, which runs beside the compute queue."""
 
     _copies = True
+
+
+class InterfaceProgram(HCQProgram):
+    """Behind _native.Program: a program whose launches an interface carries out (native/core/interface.hpp)."""
+
+    def _launch_arrays(
+        self, bufs: tuple[Any, ...], groups: Any, items: Any, vals: tuple[Any, ...], wait: Any, stream: Any
+    ) -> float | None:
+        """A launch over arrays of the host, which the device doesn't reach: native code calls it."""
+        import numpy
+
+        for buf in bufs:
+            if not (hasattr(buf, "_buf") or isinstance(buf, (numpy.ndarray, _native.HCQBuffer))):
+                what = type(buf).__name__
+                raise LaunchError(f"{self.name}: expected Buffers or NumPy arrays, got a {what}: hcq.array takes it")
+        return self._with_arrays(numpy, bufs, groups, items, vals, bool(wait), stream)
 
 
 class NativeDevice(_native.CommandDevice, HCQCompiled):

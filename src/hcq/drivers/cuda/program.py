@@ -5,20 +5,20 @@ What does not live here: what a library is (compiler), passing arguments (native
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from hcq import _native
 from hcq.drivers.cuda.compiler import read_library
-from hcq.errors import InvalidProgram, LaunchError
+from hcq.errors import InvalidProgram
 from hcq.queues.launch import VALUE_TYPES
-from hcq.queues.program import HCQProgram
+from hcq.queues.native import InterfaceProgram
 
 if TYPE_CHECKING:
     from hcq.drivers.cuda.device import CUDADevice
 
 
 @_native.inherit_vectorcall
-class CUDAProgram(_native.Program, HCQProgram):
+class CUDAProgram(_native.Program, InterfaceProgram):
     """A kernel: `CUDAProgram(device, name, lib)`. Its arguments may stand in any order in the source: launches take
     buffers, then values.
 
@@ -56,15 +56,3 @@ class CUDAProgram(_native.Program, HCQProgram):
 
     def __init__(self, dev: CUDADevice, name: str, lib: bytes) -> None:
         """`__new__` has done everything."""
-
-    def _launch_arrays(
-        self, bufs: tuple[Any, ...], groups: Any, items: Any, vals: tuple[Any, ...], wait: Any, stream: Any
-    ) -> float | None:
-        import numpy
-
-        strange = [
-            type(buf).__name__ for buf in bufs if not hasattr(buf, "_buf") and not isinstance(buf, numpy.ndarray)
-        ]
-        if strange := [name for name in strange if name != "HCQBuffer"]:
-            raise LaunchError(f"{self.name}: expected Buffers or NumPy arrays, got a {strange[0]}: hcq.array takes it")
-        return self._with_arrays(numpy, bufs, groups, items, vals, bool(wait), stream)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Self
 from hcq import _native
 from hcq.drivers.opencl import platforms
 from hcq.drivers.opencl.compiler import read_library
-from hcq.errors import InvalidProgram, LaunchError
-from hcq.queues.program import HCQProgram
+from hcq.errors import InvalidProgram
+from hcq.queues.native import InterfaceProgram
 
 if TYPE_CHECKING:
     from hcq.drivers.opencl.device import OpenCLDevice
 
 
 @_native.inherit_vectorcall
-class OpenCLProgram(_native.Program, HCQProgram):
+class OpenCLProgram(_native.Program, InterfaceProgram):
     """A kernel: `OpenCLProgram(device, name, lib)`. Its arguments may stand in any order in the source: launches take
     buffers, then values.
 
@@ -63,18 +63,6 @@ class OpenCLProgram(_native.Program, HCQProgram):
 
     def __init__(self, dev: OpenCLDevice, name: str, lib: bytes) -> None:
         """`__new__` has done everything."""
-
-    def _launch_arrays(
-        self, bufs: tuple[Any, ...], groups: Any, items: Any, vals: tuple[Any, ...], wait: Any, stream: Any
-    ) -> float | None:
-        import numpy
-
-        strange = [
-            type(buf).__name__ for buf in bufs if not hasattr(buf, "_buf") and not isinstance(buf, numpy.ndarray)
-        ]
-        if strange := [name for name in strange if name != "HCQBuffer"]:
-            raise LaunchError(f"{self.name}: expected Buffers or NumPy arrays, got a {strange[0]}: hcq.array takes it")
-        return self._with_arrays(numpy, bufs, groups, items, vals, bool(wait), stream)
 
 
 def _largest(kernel: Any, device: Any) -> int:
