@@ -16,6 +16,8 @@ from hcq.cudacpu.abi import Op
 from hcq.drivers.cpu import llvm_host
 from hcq.drivers.cpu.llvm_module import Lowering
 
+HEAD = ".version 8.7\n.target sm_90\n.address_size 64\n"  # of a module, in three lines
+
 u8p = ctypes.POINTER(ctypes.c_uint8)
 
 

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
-from driver import cuda, function, kernel, launch, load, out
+from driver import HEAD, cuda, function, kernel, launch, load, out
 from graphs import (
     HOST_FUNCTION,
     RELAXED,
@@ -34,7 +34,6 @@ from graphs import (
 )
 
 ROUNDS = int(os.environ.get("STRESS_ROUNDS", "200"))
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 
 
 def resident() -> int:

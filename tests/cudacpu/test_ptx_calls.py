@@ -7,11 +7,9 @@ import ctypes
 import numpy as np
 import ptx_host
 import pytest
-from ptx_host import Loaded
+from ptx_host import HEAD, Loaded
 
 from hcq.cudacpu import lower, ptx
-
-HEAD = ".version 8.7\n.target sm_90\n.address_size 64\n"
 
 
 def run(before: str, body: str, threads: int = 8) -> np.ndarray:

@@ -6,11 +6,10 @@ import random
 
 import numpy as np
 import pytest
-from ptx_host import Loaded
+from ptx_host import HEAD, Loaded
 
 from hcq.cudacpu import lower
 
-HEAD = ".version 8.7\n.target sm_90\n.address_size 64\n"
 REGISTERS = 5
 
 

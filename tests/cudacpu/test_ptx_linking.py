@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ptx_host import Loaded
+from ptx_host import HEAD, Loaded
 
 from hcq.cudacpu import ptx
-
-HEAD = ".version 8.7\n.target sm_90\n.address_size 64\n"
 
 MAIN = f"""{HEAD}.file 1 "main.cu"
 .extern .func (.param .b32 r) f(.param .b32 x);

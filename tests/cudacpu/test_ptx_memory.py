@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ptx_host import Loaded
+from ptx_host import HEAD, Loaded
 
 from hcq.cudacpu import lower, ptx
-
-HEAD = ".version 8.7\n.target sm_90\n.address_size 64\n"
 
 
 def run(body: str, data: np.ndarray, *, before: str = "", shared: str = "", threads: int = 1, level: int = 1) -> Loaded:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from ptx_host import HEAD
 
 from hcq.cudacpu import lower, ptx
 from hcq.cudacpu.ptx.nodes import Address, Immediate, Instruction, Pair, Register, Symbol, Vector
-
-HEAD = ".version 8.7\n.target sm_90\n.address_size 64\n"
 
 
 def body(text: str) -> list:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ptx_host import Loaded
+from ptx_host import HEAD, Loaded
 
 from hcq.cudacpu import lower
-
-HEAD = ".version 8.7\n.target sm_90\n.address_size 64\n"
 
 
 @pytest.fixture(params=["threads", "regions"], autouse=True)

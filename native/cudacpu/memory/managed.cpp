@@ -43,8 +43,7 @@ CUresult check_location(const CUmemLocation& location) {
   if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
     return find_device(location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
   }
-  bool host = location.type >= CU_MEM_LOCATION_TYPE_HOST && location.type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
-  return host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return on_host(location.type) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 // The managed range that all of these bytes are of; null for none.

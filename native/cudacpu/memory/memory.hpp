@@ -61,6 +61,12 @@ std::vector<RangePtr> ranges_of(const Context& context);
 // does not run into one.
 bool inside(uint64_t address, size_t bytes, bool unknown);
 
+// Whether a location is the host's, in any of the ways to say so.
+inline bool on_host(CUmemLocationType type) {
+  return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+         type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
 // HCQ_CUDACPU_CHECK=1: look for more mistakes, at some cost.
 bool checking();
 

@@ -13,11 +13,6 @@ HCQ_API cuMemFree_v2(CUdeviceptr at);  // memory_api.cpp
 
 namespace {
 
-bool on_host(CUmemLocationType type) {
-  return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
-         type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
-}
-
 // Runs `body(pool)` for a handle of a pool.
 template <class F>
 CUresult with_pool(CUmemoryPool handle, F&& body) {

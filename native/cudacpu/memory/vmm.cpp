@@ -69,10 +69,7 @@ CUresult check(const CUmemAllocationProp* props, Device** device) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   *device = nullptr;
-  if (props->location.type >= CU_MEM_LOCATION_TYPE_HOST &&
-      props->location.type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
-    return CUDA_SUCCESS;
-  }
+  if (on_host(props->location.type)) return CUDA_SUCCESS;
   if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   *device = find_device(props->location.id);
   return *device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;

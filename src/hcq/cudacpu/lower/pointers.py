@@ -46,9 +46,7 @@ def pointer(e: Emitter, operand: Operand, space: str) -> str:
 
 
 def _of_symbol(e: Emitter, symbol: Symbol, offset: int, space: str) -> str:
-    frame = e.frame
-    assert frame is not None
-    place = frame.place(symbol)
+    place = e.here().place(symbol)
     if place is None:
         e.wrong(f"{symbol.name} is not declared")
     if place.pointer == "%params":
