@@ -1,6 +1,8 @@
 """How the command processor's threads share cores with the program. What they run is not looked at here."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -81,6 +83,43 @@ def test_threads_whose_scheduling_was_chosen_are_left_alone(launch):
     finally:
         for number in chosen:
             os.sched_setscheduler(number, os.SCHED_OTHER, os.sched_param(0))
+
+
+STARTED_BY_ONE_THAT_WAITS_FOR_ITS_TURN = """
+import os, time
+import hcq
+from test_processor_threads import MEET, SOURCE, pool_threads, until
+
+programs = [hcq.Device[name].program("f", SOURCE) for name in ("CLANG", "CLANG:1")]
+buffers = [hcq.zeros(1, hcq.dtypes.int32, name) for name in ("CLANG", "CLANG:1")]
+before = len(pool_threads())
+
+def waits_for_its_turn():
+    programs[0](buffers[0])
+    time.sleep(0.001)
+    return any(os.sched_getscheduler(number) == os.SCHED_BATCH for number in pool_threads())
+
+def more():  # the thread that naps finds the work of two queues
+    assert until(waits_for_its_turn), "they go on preempting the program for every launch"
+    for prg, buf in zip(programs, buffers):
+        prg(buf)
+    time.sleep(0.01)
+    return len(pool_threads()) > before
+
+def as_others():
+    time.sleep(0.02)
+    return all(os.sched_getscheduler(number) == os.SCHED_OTHER for number in pool_threads())
+
+assert until(more), "no second thread"
+assert until(as_others), "a thread waits for its turn for good"
+"""
+
+
+@pytest.mark.skipif(_native.worker_limit() < 2, reason="there is no second core to spread work over")
+def test_a_thread_started_by_one_that_waits_for_its_turn_does_not():
+    command = [sys.executable, "-c", STARTED_BY_ONE_THAT_WAITS_FOR_ITS_TURN]
+    done = subprocess.run(command, cwd=os.path.dirname(__file__), capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
 
 
 MEET = """

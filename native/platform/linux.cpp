@@ -102,6 +102,15 @@ Processor this_processor() {
   return {std::min<unsigned>(numbers.of[cpu], numbers.count - 1), numbers.count};
 }
 
+namespace {
+// A thread takes over how the one that starts it is scheduled, which may be waiting for its turn just now: threads of
+// the processor are to be scheduled as the process is.
+void run_as_the_process(void (*fn)()) {
+  if (sched_getscheduler(getpid()) != SCHED_BATCH) set_preempting(thread_number(), true);
+  fn();
+}
+}  // namespace
+
 bool start_thread(void (*fn)()) {
   sigset_t most, before;
   sigfillset(&most);
@@ -109,7 +118,7 @@ bool start_thread(void (*fn)()) {
   pthread_sigmask(SIG_SETMASK, &most, &before);  // inherited by the new thread
   bool started = true;
   try {
-    std::thread(fn).detach();
+    std::thread(run_as_the_process, fn).detach();
   } catch (const std::system_error&) {
     started = false;
   }
