@@ -10,7 +10,8 @@ import math
 from typing import Any
 
 from hcq import dtypes
-from hcq._native import Buffer, HCQBuffer, dlpack_consume, memory_keep
+from hcq._native import Buffer, HCQBuffer, memory_keep
+from hcq.runtime import dlpack
 from hcq.runtime.registry import Device
 
 _KINDS = {2: "CUDA"}  # DLPack's types of devices whose memory is taken by address
@@ -96,14 +97,7 @@ def cuda_array_interface(buf: Buffer) -> dict[str, Any]:
 
 
 def _from_dlpack(obj: Any) -> tuple[Any, int, tuple[int, ...], Any]:
-    from hcq.runtime.interop import named
-
-    try:
-        capsule = obj.__dlpack__(max_version=(1, 0))
-    except TypeError:  # a producer from before version 1.0
-        capsule = obj.__dlpack__()
-    owner, shape, strides, code, bits, lanes, *_ = dlpack_consume(capsule)
-    dtype = named(code, bits, lanes)
+    owner, shape, strides, dtype, _ = dlpack.consumed(obj)
     _check(shape, strides, dtype.itemsize, owner.readonly)
     return owner, owner.address, shape, dtype
 

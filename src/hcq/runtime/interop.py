@@ -1,8 +1,7 @@
 """Zero-copy exchange of host memory: hcq.array, DLPack in both directions, the array interface.
 
-The specifications are DLPack 1.0 (dmlc.github.io/dlpack), NumPy's array interface version 3, and PEP 3118. What does
-not live here: memory of other devices (device_interop), the exporter that keeps memory (native/memory/export.cpp), and
-capsules (native/memory/dlpack.cpp).
+The specifications are DLPack 1.0, NumPy's array interface version 3, and PEP 3118. What does not live here: DLPack's
+words (dlpack), memory of other devices (device_interop), and the exporter that keeps memory (native/memory/export.cpp).
 """
 
 from __future__ import annotations
@@ -10,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hcq import dtypes
-from hcq._native import Buffer, dlpack_capsule, dlpack_consume
+from hcq._native import Buffer, dlpack_capsule
 from hcq.runtime import device_interop
+from hcq.runtime import dlpack as words
 from hcq.runtime.registry import Device
 
 if TYPE_CHECKING:
@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 
 _CPU = (1, 0)  # kDLCPU, device 0
 _HOST_TYPES = frozenset({1, 3, 11})  # kDLCPU, kDLCUDAHost, kDLROCMHost: memory that the host reads as its own
-
-# DLDataTypeCode by kind, and by name where a type has a code of its own.
-_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
-_OWN_CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}
-_NAMES = {
-    **{(_CODES[t.kind], t.itemsize * 8): t.name for t in dtypes.ALL if t.name not in _OWN_CODES},
-    **{(_OWN_CODES[t.name], t.itemsize * 8): t.name for t in dtypes.ALL if t.name in _OWN_CODES},
-}
 
 
 def array(obj: Any, device: str | None = None, dtype: Any = None, copy: bool = True) -> Buffer:
@@ -139,7 +131,7 @@ def dlpack(
     except TypeError:
         raise BufferError(f"DLPack has no name for the dtype {buf.dtype!r}: use numpy() or as_buffer()") from None
     versioned = max_version is not None and max_version[0] >= 1
-    code, bits = _OWN_CODES.get(known.name, _CODES[known.kind]), known.itemsize * 8
+    code, bits = words.word(known)
     if here != _CPU:
         if copy:
             buf = _from_buffer(buf, None, None, True)
@@ -189,14 +181,6 @@ def as_numpy(buf: Buffer, dtype: Any = None, copy: bool | None = None) -> numpy.
 # Helpers
 
 
-def named(code: int, bits: int, lanes: int) -> dtypes.DType:
-    """The dtype that DLPack's words name. Raises BufferError."""
-    name = _NAMES.get((code, bits))
-    if name is None or lanes != 1:
-        raise BufferError(f"DLPack memory of type code {code}, {bits} bits, {lanes} lanes isn't known")
-    return dtypes.of(name)
-
-
 def _shown(dtype: numpy.dtype[Any]) -> Any:
     """The dtype a buffer made from an array shows: ours where there is one."""
     try:
@@ -241,16 +225,11 @@ def _from_dlpack(obj: Any) -> numpy.ndarray[Any, Any]:
         raise BufferError(
             f"{type(obj).__name__} lives on DLPack device {tuple(where)}, and only host memory and CUDA's are taken"
         )
-    try:
-        capsule = obj.__dlpack__(max_version=(1, 0))
-    except TypeError:  # a producer from before version 1.0
-        capsule = obj.__dlpack__()
-    exporter, shape, strides, code, bits, lanes, device_type, _ = dlpack_consume(capsule)
-    dtype = named(code, bits, lanes).numpy
+    exporter, shape, strides, dtype, device_type = words.consumed(obj)
     if device_type not in _HOST_TYPES or any(step < 0 for step in strides):
         raise BufferError(f"DLPack memory of device type {device_type}, strides {strides} isn't known")
     if 0 in shape:
-        return numpy.empty(shape, dtype)
+        return numpy.empty(shape, dtype.numpy)
     flat: numpy.ndarray[Any, Any] = numpy.frombuffer(memoryview(exporter), dtype=numpy.uint8)
-    result: numpy.ndarray[Any, Any] = numpy.ndarray(shape, dtype, buffer=flat, strides=strides)
+    result: numpy.ndarray[Any, Any] = numpy.ndarray(shape, dtype.numpy, buffer=flat, strides=strides)
     return result
