@@ -178,8 +178,10 @@ def _run(manager: Any, module: Any, builder: Any) -> None:
     try:
         manager.run(module, builder)
     finally:
-        binding().newpassmanagers.NewPassManager._dispose(manager)
-        manager.detach()
+        dispose = getattr(binding().newpassmanagers.NewPassManager, "_dispose", None)
+        if dispose is not None:  # there from 0.48 to 0.50; a later llvmlite may have another way
+            dispose(manager)
+            manager.detach()
 
 
 def emit(module: Any, far: bool = False) -> bytes:
