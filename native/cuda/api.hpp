@@ -19,11 +19,12 @@ constexpr Result kNotFound = 500, kPeerAlreadyEnabled = 704;
 
 constexpr unsigned kNonBlocking = 1;                       // a stream that the default stream does not wait for
 constexpr unsigned kBlockingSync = 1, kDisableTiming = 2;  // events
-constexpr unsigned kPortable = 1, kDeviceMap = 2, kWriteCombined = 4;  // memory of the host
-constexpr unsigned kAttachGlobal = 1;                                  // managed memory
-constexpr unsigned kWaitAtLeast = 0;                                   // CU_STREAM_WAIT_VALUE_GEQ
-constexpr int kPointerDevice = 9;                                      // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-constexpr int kReleaseThreshold = 4;                                   // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+constexpr unsigned kPortable = 1, kDeviceMap = 2, kWriteCombined = 4;       // memory of the host
+constexpr unsigned kAttachGlobal = 1;                                       // managed memory
+constexpr unsigned kWaitAtLeast = 0;                                        // CU_STREAM_WAIT_VALUE_GEQ
+constexpr int kFunctionItems = 0, kDeclaredLocal = 1, kMostGivenLocal = 8;  // CU_FUNC_ATTRIBUTE_...
+constexpr int kPointerDevice = 9;                                           // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+constexpr int kReleaseThreshold = 4;                                        // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 
 struct MemLocation {
   int type;  // 1: a device
@@ -121,6 +122,7 @@ constexpr int kUnified = 4;
   X(module_unload, cuModuleUnload, (Handle))                                         \
   X(module_function, cuModuleGetFunction, (Handle*, Handle, const char*))            \
   X(function_attribute, cuFuncGetAttribute, (int*, int, Handle))                     \
+  X(function_set, cuFuncSetAttribute, (Handle, int, int))                            \
   X(launch, cuLaunchKernel,                                                          \
     (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, void**))
 

@@ -76,6 +76,7 @@ KernelNode kernel_node(const uint8_t* packet, void** pointers) {
   node.function = kernel.function;
   std::memcpy(node.grid, p->groups, sizeof node.grid);
   std::memcpy(node.block, p->items, sizeof node.block);
+  node.shared_bytes = kernel.local;
   node.params = pointers;
   return node;
 }

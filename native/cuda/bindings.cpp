@@ -38,6 +38,7 @@ nb::dict words_of(const Facts& f) {
   d["group_size"] = nb::make_tuple(f.group_size[0], f.group_size[1], f.group_size[2]);
   d["groups"] = nb::make_tuple(f.groups[0], f.groups[1], f.groups[2]);
   d["local_memory"] = f.local_memory;
+  d["local_memory_most"] = f.local_memory_most;
   d["multiprocessors"] = f.multiprocessors;
   d["warp"] = f.warp;
   d["capability"] = nb::make_tuple(f.major, f.minor);
@@ -76,18 +77,20 @@ void end(Program* program) { delete static_cast<Kernel*>(program->entry); }
 
 nb::object make_program(std::shared_ptr<Module> module, const std::string& symbol, const std::string& name,
                         const std::vector<std::string>& arguments, const std::vector<std::string>& names, bool typed,
-                        std::tuple<uint32_t, uint32_t, uint32_t> wanted) {
+                        std::tuple<uint32_t, uint32_t, uint32_t> wanted, uint32_t local) {
   auto k = std::make_unique<Kernel>();
   int most_items = 0;
   without_gil([&] {
     Current current(*module->context);
     check("cuModuleGetFunction", api().module_function(&k->function, module->module, symbol.c_str()));
-    check("cuFuncGetAttribute", api().function_attribute(&most_items, 0, k->function));
+    check("cuFuncGetAttribute", api().function_attribute(&most_items, kFunctionItems, k->function));
+    if (local) allow_local(*module, k->function, local);
   });
   std::vector<Laid> laid;
   auto program = program_elsewhere(name, arguments, names, static_cast<uint64_t>(most_items), wanted, &laid);
   k->module = std::move(module);
   k->typed = typed;
+  k->local = local;
   k->arguments.resize(arguments.size());
   for (const Laid& each : laid) k->arguments[each.index] = Argument{each.offset, each.size};
   if (!typed) {
@@ -153,7 +156,14 @@ void bind(nb::module_& m) {
         "A device's context; freed memory up to `keep` bytes stays with its pool. Raises DeviceUnavailable.");
   m.def("cuda_serve", serve, nb::arg("device"), nb::arg("context"),
         "Have the commands of a device, which has no queue yet, carried out by CUDA.");
-  nb::class_<Module>(m, "CudaModule", "A loaded image; unloaded with the last program of it.");
+  nb::class_<Module>(m, "CudaModule", "A loaded image; unloaded with the last program of it.")
+      .def(
+          "declared_local",
+          [](const Module& module, const std::string& symbol) {
+            return without_gil([&] { return declared_local(module, symbol); });
+          },
+          nb::arg("symbol"),
+          "Bytes of local memory that a kernel declares, a group. RuntimeError where it is missing.");
   m.def(
       "cuda_module",
       [](std::shared_ptr<Context> context, nb::bytes image) {
@@ -162,10 +172,12 @@ void bind(nb::module_& m) {
       },
       nb::arg("context"), nb::arg("image"), "Load PTX or a cubin. RuntimeError with what the driver said.");
   m.def("cuda_program", make_program, nb::arg("module"), nb::arg("symbol"), nb::arg("name"), nb::arg("arguments"),
-        nb::arg("names"), nb::arg("typed"), nb::arg("wanted"),
-        "What a Program is made of: a kernel of a module, its arguments' types and names in order, and the only size "
-        "of groups\n"
-        "that it takes, (0, 0, 0) for any. RuntimeError where the module has no such kernel.");
+        nb::arg("names"), nb::arg("typed"), nb::arg("wanted"), nb::arg("local") = 0,
+        "What a Program is made of: a kernel of a module, its arguments' types and names in order, the only size of "
+        "groups\n"
+        "that it takes, (0, 0, 0) for any, and bytes of local memory beside what it declares. RuntimeError where the "
+        "module has\n"
+        "no such kernel, or the driver refuses.");
   m.def(
       "cuda_held",
       [] {

@@ -1,6 +1,7 @@
 // Devices and their primary contexts (context.hpp). Memory is in memory.cpp, time in clock.cpp.
 #include "cuda/context.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace hcq::cuda {
@@ -25,6 +26,7 @@ enum Attribute {
   kMajor = 75,
   kMinor = 76,
   kConcurrentManaged = 89,
+  kSharedMemoryOptin = 97,
   kPools = 115,
   kStreamOperations64 = 122,
 };
@@ -51,6 +53,7 @@ Facts facts_of(int index) {
     f.groups[i] = ask(kGridX + i);
   }
   f.local_memory = ask(kSharedMemory);
+  f.local_memory_most = std::max(f.local_memory, ask(kSharedMemoryOptin));
   f.multiprocessors = ask(kMultiprocessors);
   f.warp = ask(kWarp);
   f.major = ask(kMajor);

@@ -205,8 +205,8 @@ bool exec(void* opened, const Program& program, const uint8_t* arguments, const 
   if (!g) return false;
   void* pointers[kMostArguments];
   point(kernel, arguments, pointers);
-  Result result = api().launch(kernel.function, groups[0], groups[1], groups[2], items[0], items[1], items[2], 0,
-                               lane.stream, pointers, nullptr);
+  Result result = api().launch(kernel.function, groups[0], groups[1], groups[2], items[0], items[1], items[2],
+                               kernel.local, lane.stream, pointers, nullptr);
   return end_command(lane, g, !failed(result, "cuLaunchKernel", error), out->timed, out, error);
 }
 

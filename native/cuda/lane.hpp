@@ -1,6 +1,7 @@
 // The interface that carries out commands with CUDA's streams (core/interface.hpp), and the kernels that they launch.
 #pragma once
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "core/interface.hpp"
@@ -13,6 +14,7 @@ namespace hcq::cuda {
 struct Module {
   std::shared_ptr<Context> context;
   Handle module;
+  std::mutex lock;  // a leaf: what a function is allowed is looked at, then raised
   uint32_t generation = g_generation;
   ~Module();
 };
@@ -30,7 +32,13 @@ struct Kernel {
   Handle function;
   std::vector<Argument> arguments;  // in the kernel's order
   bool typed;                       // else each argument is in 8 bytes, behind their number
+  uint32_t local = 0;               // bytes of local memory a group beside what the kernel declares
 };
+
+// Bytes of local memory that a kernel declares, a group; throws Failure.
+uint32_t declared_local(const Module& module, const std::string& symbol);
+// Lets a function have so much local memory beside that; what it was let have before it keeps. Throws Failure.
+void allow_local(Module& module, Handle function, uint32_t bytes);
 
 // The pointers to a kernel's arguments that launches take; `out` has room for all of them.
 void point(const Kernel& kernel, const uint8_t* kernargs, void** out);

@@ -34,6 +34,24 @@ Module::~Module() {
   api().module_unload(module);
 }
 
+uint32_t declared_local(const Module& module, const std::string& symbol) {
+  Current current(*module.context);
+  Handle function = nullptr;
+  int bytes = 0;
+  check("cuModuleGetFunction", api().module_function(&function, module.module, symbol.c_str()));
+  check("cuFuncGetAttribute", api().function_attribute(&bytes, kDeclaredLocal, function));
+  return static_cast<uint32_t>(bytes);
+}
+
+void allow_local(Module& module, Handle function, uint32_t bytes) {
+  Current current(*module.context);
+  std::lock_guard<std::mutex> guard(module.lock);
+  int most = 0;
+  check("cuFuncGetAttribute", api().function_attribute(&most, kMostGivenLocal, function));
+  if (static_cast<uint32_t>(most) >= bytes) return;
+  check("cuFuncSetAttribute", api().function_set(function, kMostGivenLocal, static_cast<int>(bytes)));
+}
+
 void point(const Kernel& kernel, const uint8_t* kernargs, void** out) {
   for (size_t i = 0; i < kernel.arguments.size(); ++i) {
     const uint8_t* at = kernel.typed ? kernargs + kernel.arguments[i].offset : kernargs + 8 + 8 * i;

@@ -208,7 +208,8 @@ class Running:
             raise ValueError(
                 f"{described['name']} has no source in this file: its binary runs only where it is trusted"
             )
-        return program
+        local = described.get("local_memory", 0)
+        return program.with_local_memory(local) if local else program
 
     def _view(self, place: list[int]) -> Any:
         number, offset, size = place

@@ -167,6 +167,8 @@ class _Writer:
             "compiler": type(program.device.compiler).__name__,
             "accesses": None if program.accesses is None else list(program.accesses),
         }
+        if program.local_memory_bytes:
+            found["local_memory"] = program.local_memory_bytes
         if source is not None:
             found["source"] = f"programs/{number}.src"
             self.files[found["source"]] = source.encode() if isinstance(source, str) else bytes(source)

@@ -139,6 +139,18 @@ def check_accesses(accesses: Any, count: int | None) -> tuple[str | None, ...] |
     return given
 
 
+def check_local_memory(name: str, nbytes: Any, most: int) -> int:
+    """Bytes of local memory that a program's groups are to get beside what its kernel declares; `most` is the device's
+    limit."""
+    try:
+        count = operator.index(nbytes)
+    except TypeError:
+        raise LaunchError(f"{name}: {_shown(nbytes)} of local memory: expected a whole number of bytes") from None
+    if not 0 <= count <= most:
+        raise LaunchError(f"{name}: {count} bytes of local memory: this device gives a group 0 to {most}")
+    return count
+
+
 def check_read_only(name: str, index: int, accesses: Sequence[str | None] | None) -> None:
     """That the program only reads buffer `index`, which is a read-only array: else its results would be lost."""
     access = accesses[index] if accesses is not None and index < len(accesses) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from hcq.errors import LaunchError
 from hcq.queues import launch
@@ -38,6 +38,8 @@ class HCQProgram:
     buffer_count: int | None = None
     value_types: Sequence[str] | None = None
     accesses: Sequence[str | None] | None = None
+    local_memory_bytes: int = 0
+    """Bytes of local memory that a group gets beside what the kernel declares; set by with_local_memory."""
 
     def __init__(self, device: HCQCompiled, name: str, kernargs_alloc_size: int, kernargs_args_offset: int = 0) -> None:
         self.device = device
@@ -106,6 +108,26 @@ class HCQProgram:
         launch.check_sizes(global_size, local_size, self.device.limits)
         handles, data = self._arguments(bufs, vals)
         return PreparedLaunch(self, bufs, handles, data, (global_size, local_size), tuple(vals))
+
+    def with_local_memory(self, nbytes: int) -> Self:
+        """The same kernel as a program whose groups get `nbytes` of local memory beside what the kernel declares, in
+        launches of every kind: CUDA's dynamic shared memory. This one stays as it is; 0 is none.
+
+        LaunchError where that is no number of bytes, more than the device has, or the device's kernels declare all of
+        their local memory, so that launches give none.
+        """
+        count = launch.check_local_memory(self.name, nbytes, self._most_local_memory())
+        return self if count == self.local_memory_bytes else self._with_local_memory(count)
+
+    def _most_local_memory(self) -> int:
+        return self.device.limits.local_memory_bytes
+
+    def _with_local_memory(self, nbytes: int) -> Self:
+        """A driver's own part of with_local_memory; the number was checked."""
+        raise LaunchError(
+            f"{self.name}: kernels declare all of their local memory on {self.device.dname}, whose launches give none "
+            f"beside it: declare the {nbytes} bytes in the kernel"
+        )
 
     def _write_kernargs(self, address: int, handles: Sequence[Any], data: bytes) -> None:
         """Write what a launch needs at `address`, which the host can write. Drivers with more in theirs add it."""

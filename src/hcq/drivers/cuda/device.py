@@ -97,6 +97,7 @@ class CUDADevice(NativeDevice):
             "version": f"CUDA {version // 1000}.{version % 1000 // 10}",
             "compute capability": f"{major}.{minor}",
             "memory": facts["memory"],
+            "local memory by with_local_memory": facts["local_memory_most"],
             "multiprocessors": facts["multiprocessors"],
             "PCI": "{:04x}:{:02x}:{:02x}".format(*facts["pci"]),
             "host access": "by copies",

@@ -5,16 +5,23 @@ What does not live here: what a library is (compiler), passing arguments (native
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from hcq import _native
-from hcq.drivers.cuda.compiler import read_library
-from hcq.errors import InvalidProgram
+from hcq.drivers.cuda.compiler import Kernel, read_library
+from hcq.errors import InvalidProgram, LaunchError
 from hcq.queues.launch import VALUE_TYPES
 from hcq.queues.native import InterfaceProgram
 
 if TYPE_CHECKING:
     from hcq.drivers.cuda.device import CUDADevice
+
+
+class _Loaded(NamedTuple):
+    """A kernel of a library that the driver has loaded."""
+
+    module: _native.CudaModule
+    kernel: Kernel
 
 
 @_native.inherit_vectorcall
@@ -26,27 +33,41 @@ class CUDAProgram(_native.Program, InterfaceProgram):
     order, buffers first. Threads may share it.
     """
 
+    device: CUDADevice
+    source: str | bytes
+    _loaded: _Loaded
+
     def __new__(cls, dev: CUDADevice, name: str, lib: bytes) -> Self:
         """Load it. Raises InvalidProgram, and DeviceLost where a kernel has failed on the device."""
         library = read_library(lib)
         if name not in library.kernels:
             known = ", ".join(library.kernels) or "none"
             raise InvalidProgram(f"no kernel {name!r} in the library: it has {known}")
-        symbol, arguments, names, items = library.kernels[name]
-        for index, kind in enumerate(arguments):
+        kernel = library.kernels[name]
+        for index, kind in enumerate(kernel.arguments):
             if kind.startswith("?"):
                 raise InvalidProgram(
                     f"{name}: argument {index} is a structure of {kind[1:]} bytes: expected scalars and pointers"
                 )
-        typed = "word" not in arguments
-        kinds = [kind if kind != "word" else "u64" for kind in arguments]
         try:
-            module = _native.cuda_module(dev.native, library.image)
-            made = _native.cuda_program(module, symbol, name, kinds, names, typed, items)
+            loaded = _Loaded(_native.cuda_module(dev.native, library.image), kernel)
+            return cls._of(dev, name, loaded)
         except RuntimeError as error:
             dev.raise_if_lost()
             raise InvalidProgram(f"{name}: {dev.dname} does not load the library: {error}") from error
+
+    def __init__(self, dev: CUDADevice, name: str, lib: bytes) -> None:
+        """`__new__` has done everything."""
+
+    @classmethod
+    def _of(cls, dev: CUDADevice, name: str, loaded: _Loaded, local_memory: int = 0) -> Self:
+        module, (symbol, arguments, names, items) = loaded
+        typed = "word" not in arguments
+        kinds = [kind if kind != "word" else "u64" for kind in arguments]
+        made = _native.cuda_program(module, symbol, name, kinds, names, typed, items, local_memory)
         self = super().__new__(cls, dev, name, made)
+        self._loaded = loaded
+        self.local_memory_bytes = local_memory
         if typed:
             values = [kind for kind in arguments if kind not in ("ptr", "const")]
             self.buffer_count = len(arguments) - len(values)
@@ -54,5 +75,27 @@ class CUDAProgram(_native.Program, InterfaceProgram):
                 self.value_types = values
         return self
 
-    def __init__(self, dev: CUDADevice, name: str, lib: bytes) -> None:
-        """`__new__` has done everything."""
+    def _most_local_memory(self) -> int:
+        most: int = self.device.found.facts["local_memory_most"]
+        return most
+
+    def _with_local_memory(self, nbytes: int) -> Self:
+        dev, most = self.device, self._most_local_memory()
+        dev.check_usable()
+        try:
+            declared = self._loaded.module.declared_local(self._loaded.kernel.symbol)
+            if declared + nbytes > most:
+                raise LaunchError(
+                    f"{self.name}: {nbytes} bytes of local memory, and the kernel declares {declared}: "
+                    f"{dev.dname} gives a group {most}"
+                )
+            made = self._of(dev, self.name, self._loaded, nbytes)
+        except RuntimeError as error:
+            if isinstance(error, LaunchError):
+                raise
+            dev.raise_if_lost()
+            raise LaunchError(f"{self.name}: {dev.dname} gives no {nbytes} bytes of local memory: {error}") from error
+        made.accesses = self.accesses
+        if hasattr(self, "source"):
+            made.source = self.source
+        return made

@@ -11,6 +11,7 @@ import hcq
 from hcq.drivers.null.device import NullDevice
 from hcq.drivers.null.program import NullProgram
 from hcq.errors import LaunchError
+from hcq.queues.launch import check_local_memory
 from hcq.runtime.compiled import DeviceLimits
 from hcq.testing.breakages import breaks
 from hcq.testing.mutants.devices import Context, launches, queues
@@ -77,6 +78,20 @@ def a_launch_needs_arguments() -> Context:
 @breaks("launch.prepare", "test_prepare_refuses_as_a_launch_does")
 def prepare_checks_nothing() -> Context:
     return patch.object(NullProgram, "prepare", lambda self, *bufs, **options: lambda: None)
+
+
+@breaks("launch.local_memory", "test_a_program_is_given_local_memory_or_refuses_it")
+def local_memory_is_promised_and_not_given() -> Context:
+    def give(program: Any, nbytes: Any) -> Any:
+        check_local_memory(program.name, nbytes, 1 << 20)
+        return program
+
+    return patch.object(NullProgram, "with_local_memory", give)
+
+
+@breaks("launch.local_memory", "test_wrong_sizes_of_local_memory_are_refused")
+def local_memory_is_not_checked() -> Context:
+    return patch.object(NullProgram, "with_local_memory", lambda self, nbytes: self)
 
 
 @breaks("launch.starts_unwaited", "test_work_starts_soon_though_nobody_waits")

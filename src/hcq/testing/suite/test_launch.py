@@ -225,6 +225,29 @@ def test_items_of_a_group_meet_at_barriers(dev, kernels, groups, items, rounds):
     assert read(out).tolist() == one * groups
 
 
+@promise("launch.local_memory")
+@needs("compiles")
+@pytest.mark.parametrize("wrong", [-1, 0.5, "64", None, 2**40])
+def test_wrong_sizes_of_local_memory_are_refused(dev, kernels, wrong):
+    with pytest.raises(LaunchError):
+        kernels.nothing.with_local_memory(wrong)
+
+
+@promise("launch.local_memory")
+@needs("compiles")
+def test_a_program_is_given_local_memory_or_refuses_it(dev, kernels):
+    assert kernels.nothing.local_memory_bytes == 0
+    assert kernels.nothing.with_local_memory(0).local_memory_bytes == 0
+    try:
+        given = kernels.nothing.with_local_memory(64)
+    except LaunchError as refused:
+        assert "local memory" in str(refused)
+        return
+    assert given is not kernels.nothing and given.local_memory_bytes == 64
+    assert kernels.nothing.local_memory_bytes == 0
+    given(wait=True)
+
+
 # -- arguments --------------------------------------------------------------------------------------------------------
 
 
