@@ -1,8 +1,10 @@
 """GPU: choosing among OpenCL's devices, libraries, limits, and what can go wrong; the suite's promises run besides."""
 
 import gc
+import glob
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -14,6 +16,7 @@ os.environ.setdefault("POCL_DEVICES", "pthread pthread")
 
 import hcq
 from hcq import _native
+from hcq.drivers.opencl import platforms
 from hcq.errors import CompileError, DeviceLost, DeviceUnavailable, InvalidProgram, LaunchError, OutOfMemory
 from hcq.testing.suite.tools import eventually
 
@@ -63,6 +66,62 @@ def test_a_broken_implementation_is_no_implementation(tmp_path):
     (tmp_path / "broken.icd").write_text("/nonexistent/libnothing.so\n")
     told = in_process(REASON.format(name="GPU"), OCL_ICD_VENDORS=str(tmp_path), OCL_ICD_FILENAMES="")
     assert "no OpenCL" in told
+
+
+def beside(folder, *libraries):
+    """A folder of .icd files: libraries by name, and behind them the implementations here."""
+    here = os.environ.get("OCL_ICD_VENDORS", "/etc/OpenCL/vendors")
+    found = sorted(glob.glob(os.path.join(here, "*.icd")))
+    if not found:
+        pytest.skip("no folder of .icd files says which implementations of OpenCL are here")
+    for index, library in enumerate(libraries):
+        (folder / f"0{index}.icd").write_text(library + "\n")
+    for path in found:
+        shutil.copy(path, folder / f"1{os.path.basename(path)}")
+    return str(folder)
+
+
+def test_a_broken_implementation_beside_a_good_one_does_no_harm(gpu, tmp_path):
+    no_library = tmp_path / "text.so"
+    no_library.write_text("no library")
+    folder = beside(tmp_path, "/nonexistent/libnothing.so", str(no_library))
+    code = "import hcq; print(hcq.Device['GPU'].info['device'], hcq.zeros(4, hcq.i32, 'GPU').numpy().sum())"
+    assert in_process(code, OCL_ICD_VENDORS=folder) == f"{gpu.info['device']} 0"
+
+
+def test_a_device_without_shared_memory_comes_behind_those_that_have_it(gpu, monkeypatch):
+    sharing = platforms.sharing
+    first = platforms.devices()[0]
+    if len(platforms.devices()) == 1:
+        pytest.skip("one OpenCL device is here")
+    monkeypatch.setattr(platforms, "sharing", lambda device: 0 if device == first else sharing(device))
+    last = platforms.devices().index(first)
+    assert not any(map(platforms.sharing, platforms.devices()[last:]))
+    with pytest.raises(DeviceUnavailable, match=r"has no shared virtual memory \(memory is used by address") as caught:
+        hcq.Device[f"GPU:{last}"]
+    assert first.name.strip() in caught.value.reason and first.version.strip() in caught.value.reason
+
+
+def test_platforms_side_by_side_are_told_apart():
+    """By number, by name, and by HCQ_OPENCL_PLATFORM; and they run side by side in one process."""
+    names = [platform.name.strip() for platform in cl.get_platforms()]
+    if len(names) == 1:
+        pytest.skip("one OpenCL platform is here")
+    tell = "import hcq\nfor name in {names!r}:\n    try:\n        print(hcq.Device[name].info['platform'])\n"
+    tell += "    except hcq.errors.DeviceUnavailable as why:\n        print('no:', why.reason)\n"
+    of_all = [f"GPU:{index}" for index in range(len(platforms.devices()))]
+    told = in_process(tell.format(names=of_all)).splitlines()
+    owners = [device.platform.name.strip() for device in platforms.devices()]
+    assert all(line == owner or "no shared virtual memory" in line for line, owner in zip(told, owners, strict=True)), (
+        told
+    )
+    usable = dict.fromkeys(line for line in told if not line.startswith("no:"))
+    for name in usable:
+        index = names.index(name)
+        for wanted in (str(index), name[:6].upper()):
+            assert in_process(tell.format(names=["GPU"]), HCQ_OPENCL_PLATFORM=wanted) == name
+        assert in_process(tell.format(names=[f"GPU:{name.lower()}"])) == name
+    assert told[0] in usable  # what can't be opened is behind the others
 
 
 def test_without_pyopencl_the_extra_is_named():

@@ -66,7 +66,11 @@ struct Refusal<member> {
   }
 };
 
-Status state_of_failed(Handle, uint32_t, size_t, void* value, size_t*) {
+Status state_of_failed(Handle event, uint32_t what, size_t size, void* value, size_t* actual) {
+  // What failed has ended: until the command has, its memory is in use.
+  Status state = kComplete;
+  if (g_found.clGetEventInfo(event, what, sizeof state, &state, nullptr) == kSuccess && state > kComplete)
+    return g_found.clGetEventInfo(event, what, size, value, actual);
   if (!g_for_good) g_api.clGetEventInfo = g_found.clGetEventInfo;
   std::memcpy(value, &g_answer, sizeof g_answer);
   return kSuccess;

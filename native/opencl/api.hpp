@@ -42,8 +42,8 @@ bool load(const char* library, std::string* error);
 const Api& api();  // after load
 
 // For tests: the next call of a function is answered with `status` and does nothing; without a name all calls are,
-// until that is asked for with kSuccess. What asks for the state of an event gives `status` as the state. False: no
-// function that can fail like that has this name. Nothing else may use OpenCL meanwhile.
+// until that is asked for with kSuccess. What asks for the state of an event gives `status` as the state, once the
+// command is over. False: no function that can fail like that has this name. Nothing else may use OpenCL meanwhile.
 bool fail(const std::string& function, Status status);
 
 // "CL_OUT_OF_RESOURCES (-5)".

@@ -82,12 +82,11 @@ class OpenCLCompiler(Compiler):
         text = src if isinstance(src, str) else src.decode()
         device = self._context.devices[0]
         program = cl.Program(self._context, text)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", cl.CompilerWarning)
-            try:
+        try:
+            with platforms.building():
                 built = program.build(self.options, cache_dir=False)
-            except cl.Error as error:
-                raise CompileError(f"{device.name.strip()} refused the source", _log(error), src) from error
+        except cl.Error as error:
+            raise CompileError(f"{device.name.strip()} refused the source", _log(error), src) from error
         said = str(built.get_build_info(device, cl.program_build_info.LOG)).strip()
         if "warning" in said:
             warnings.warn(CompilerWarning(said), stacklevel=callers_level())

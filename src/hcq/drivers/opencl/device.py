@@ -36,7 +36,7 @@ class OpenCLDevice(NativeDevice):
         self.cl_device = cl_device
         self.identity = platforms.identity(cl_device)
         self.is_cpu_implementation = bool(cl_device.type & cl.device_type.CPU)
-        shares = _capabilities(cl, cl_device)
+        shares = platforms.sharing(cl_device)
         kinds = cl.device_svm_capabilities
         if not shares & (kinds.COARSE_GRAIN_BUFFER | kinds.FINE_GRAIN_BUFFER):
             raise DeviceUnavailable(
@@ -102,13 +102,6 @@ class OpenCLDevice(NativeDevice):
             "host access": "in place" if self.is_mapped else "by copies",
             "queues": ("compute", "copy"),
         }
-
-
-def _capabilities(cl: Any, device: Any) -> int:
-    try:
-        return int(device.svm_capabilities)
-    except cl.Error:  # before OpenCL 2.0
-        return 0
 
 
 def _limits(device: Any) -> DeviceLimits:

@@ -5,6 +5,9 @@ What does not live here: anything done with a device once it is chosen.
 
 from __future__ import annotations
 
+import threading
+import warnings
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hcq import _native, config
@@ -12,12 +15,14 @@ from hcq.drivers import finding
 from hcq.errors import DeviceUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
 _NO_PLATFORM = "install a driver's OpenCL part, or PoCL for the CPU: `apt install pocl-opencl-icd`, or `pip install "
 _NO_PLATFORM += "'pyopencl[pocl]'`; OCL_ICD_VENDORS names the folder of .icd files that is looked into"
 
 _use = finding.Use("OpenCL", "GPU", "its threads are not here")
+_building = threading.Lock()
 
 
 def interface() -> ModuleType:
@@ -28,6 +33,14 @@ def interface() -> ModuleType:
     except ImportError as error:
         raise DeviceUnavailable(f"pyopencl can't be imported ({error})", "pip install 'hcq[opencl]'") from error
     return pyopencl
+
+
+@contextmanager
+def building() -> Iterator[None]:
+    """While a program is built: pyopencl warns of whatever a compiler says, be it that all is well, as Intel's does."""
+    with _building, warnings.catch_warnings():  # which is the process's: one thread at a time
+        warnings.simplefilter("ignore", interface().CompilerWarning)
+        yield
 
 
 def load_commands() -> None:
@@ -41,7 +54,8 @@ def load_commands() -> None:
 
 
 def devices() -> list[Any]:
-    """The OpenCL devices here, GPUs first, then accelerators, CPUs last; among equals as the platforms give them.
+    """The OpenCL devices here, GPUs first, then accelerators, CPUs last; among equals as the platforms give them. Those
+    without shared virtual memory, which can't be opened, come behind all others.
 
     Only those of HCQ_OPENCL_PLATFORM where that is set. Raises DeviceUnavailable where there are none.
     """
@@ -83,6 +97,14 @@ def identity(device: Any) -> str:
     return " | ".join(" ".join(part.split()) for part in parts)
 
 
+def sharing(device: Any) -> int:
+    """What shared virtual memory a device has, in bits of CL_DEVICE_SVM_CAPABILITIES; 0 where it has none."""
+    try:
+        return int(device.svm_capabilities)
+    except interface().Error:  # before OpenCL 2.0
+        return 0
+
+
 def find(wanted: str) -> Any:
     """The device with that identity; raises DeviceUnavailable."""
     for device in devices():
@@ -91,10 +113,9 @@ def find(wanted: str) -> Any:
     raise DeviceUnavailable(f"the OpenCL device {wanted} is not here", "compile on the machine that has it")
 
 
-def _rank(cl: ModuleType, device: Any) -> int:
-    if device.type & cl.device_type.GPU:
-        return 0
-    return 2 if device.type & cl.device_type.CPU else 1
+def _rank(cl: ModuleType, device: Any) -> tuple[bool, int]:
+    kind = 0 if device.type & cl.device_type.GPU else 2 if device.type & cl.device_type.CPU else 1
+    return not sharing(device), kind
 
 
 def _named(platforms: list[Any], wanted: str) -> list[Any]:

@@ -44,7 +44,10 @@ class OpenCLProgram(_native.Program, InterfaceProgram):
         cl = platforms.interface()
         info = cl.kernel_work_group_info
         try:
-            built = cl.Program(dev.context, [dev.cl_device], [library.binary]).build(library.options, cache_dir=False)
+            with platforms.building():
+                built = cl.Program(dev.context, [dev.cl_device], [library.binary]).build(
+                    library.options, cache_dir=False
+                )
             kernel = cl.Kernel(built, name)
             most = _largest(kernel, dev.cl_device)
             wanted = kernel.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, dev.cl_device)
