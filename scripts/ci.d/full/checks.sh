@@ -11,9 +11,9 @@ run() { python -m pytest -q -p no:cacheprovider "$@" || status=1; }
 for device in clang llvm null mini; do
   run "tests/test_conformance_$device.py"
 done
-run tests/allocator tests/test_{accesses,buffer,buffer_lifetimes,c_kernels,copy,crash}.py \
-  tests/test_{graph,graph_hostile,host_memory,hostile,interop,llvm_grid,llvm_grid_memory,llvm_grid_random,llvm_grid_vectors,loader,memory_in_flight,native_stress,npy,processes}.py \
-  tests/test_{queues_python,registry,saved_graph,staging,timeline,watch}.py \
-  tests/disk tests/profile tests/test_{examples,demo,kernels_launch,python_device}.py
+run tests/allocator tests/disk tests/profile tests/graph/test_{graph,graph_hostile,saved_graph}.py \
+  tests/llvm/test_llvm_grid{,_memory,_random,_vectors}.py tests/checks/test_watch.py tests/kernels/test_kernels_launch.py \
+  tests/test_{accesses,buffer,buffer_lifetimes,c_kernels,copy,crash,demo,examples,host_memory,hostile,interop,loader}.py \
+  tests/test_{memory_in_flight,native_stress,npy,processes,python_device,queues_python,registry,staging,timeline}.py
 bash scripts/ci.d/full/clients.sh -q -k "not search_for and not search_compiles" || status=1
 exit $status

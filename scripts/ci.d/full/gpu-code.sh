@@ -15,4 +15,4 @@ if ! log=$(install --ignore-installed cuda-bindings nvidia-cuda-nvrtc nvidia-cud
   echo "skipped: NVIDIA's compilers and PoCL can't be had: $(tail -1 <<<"$log")"
   exit 0
 fi
-exec "$venv/bin/python" -m pytest -ra -p no:cacheprovider tests/test_kernels_gpu_code.py tests/test_kernels_lower.py "$@"
+exec "$venv/bin/python" -m pytest -ra -p no:cacheprovider tests/kernels/test_kernels_gpu_code.py tests/kernels/test_kernels_lower.py "$@"

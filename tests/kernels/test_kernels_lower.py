@@ -556,7 +556,7 @@ def test_an_item_keeps_its_own_order_where_items_become_vectors(dev):
 
 def test_a_comparisons_bit_read_as_f16_is_compiled():
     """LLVM 22 ended the process over this kernel on AVX-512: it has no code for such a bitcast."""
-    text = (Path(__file__).parent / "kernels" / "bit_as_f16.ir").read_text()
+    text = (Path(__file__).parent / "bit_as_f16.ir").read_text()
     function = parse(text)
     results = []
     for device, source in (("PYTHON", text), ("LLVM", lower.source(function, "llvm"))):

@@ -93,6 +93,6 @@ def test_control_c_in_the_middle_of_a_replay_loses_no_device(count):
         text=True,
         timeout=100,
         check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])},
     )
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stdout + done.stderr

@@ -57,7 +57,7 @@ def test_modules_are_valid(accepted, target):
 def test_modules_of_the_library_are_valid(accepted):
     """Every kernel that these operations launched, and each function of floats."""
     pytest.importorskip("llvmlite", reason="the LLVM device needs llvmlite")
-    from test_ops_devices import all_of_them, arrays
+    from every_operation import all_of_them, arrays
 
     all_of_them(*arrays("LLVM"))
     x = hcq.array(np.arange(40, dtype="f2").reshape(5, 8), "LLVM")

@@ -12,7 +12,7 @@ from hcq import Device, dtypes
 from hcq.errors import LaunchError
 from hcq.runtime import watch
 
-sys.path.insert(0, str(Path(__file__).parent / "third_party"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "third_party"))
 
 ADD = {
     "CLANG": "void add(int* out, const int* a, int n) { out[0] = a[0] + n; }",
