@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from driver import HEAD, cuda, kernel, run
 
@@ -40,9 +42,10 @@ def compiled(regions: bool):
     return compile_image
 
 
-def both(body: str, grid: int, block: int, n: int, words: int = 0) -> np.ndarray:
+def both(body: str, grid: int, block: int | tuple[int, ...], n: int, words: int = 0) -> np.ndarray:
     """What a kernel gives, in both tiers: an array of one word a thread, or of `words`."""
-    source = np.random.default_rng(grid * block + n).integers(0, 1 << 32, grid * block + 4096, np.uint32)
+    threads = grid * math.prod((block,) if isinstance(block, int) else block)
+    source = np.random.default_rng(threads + abs(n)).integers(0, 1 << 32, threads + 4096, np.uint32)
     text = HEAD + ".visible .entry k(.param .u64 to, .param .u64 from, .param .u32 n) {\n"
     text += ".shared .align 4 .b8 buffer[8192];\n" + START + body + "\n}\n"
     found = []
@@ -50,7 +53,7 @@ def both(body: str, grid: int, block: int, n: int, words: int = 0) -> np.ndarray
         loader = loading.Loader(cuda.raw, compiled(regions))
         loader.install()
         kinds_made.clear()
-        result = np.zeros(words or grid * block, np.uint32)
+        result = np.zeros(words or threads, np.uint32)
         run(kernel(text), grid, block, result, source, n)
         assert kinds_made[0] == "regions" if regions else kinds_made[0] in ("threads", "loop")
         found.append(result)
@@ -229,3 +232,77 @@ def check_threads_that_go_round_loops_together():
     """
     for block, n in ((1, 3), (32, 1), (33, 5), (128, 9)):
         both(body, 2, block, n)
+
+
+def check_rows_that_are_computed_together():
+    # As many tiles as a block has; some heights are no multiple of the rows that one step takes.
+    steps = "".join(
+        f"ld.shared.f32 %f1, [%r13+{4 * k}]; ld.shared.f32 %f2, [%r14+{128 * k}]; fma.rn.f32 %f0, %f1, %f2, %f0;\n"
+        for k in range(8)
+    )
+    body = f"""
+      mov.u32 %r8, %tid.y;
+      mov.u32 %r9, %ntid.y;
+      mov.u32 %r10, %tid.z;
+      mad.lo.u32 %r11, %r10, %r9, %r8;
+      mad.lo.u32 %r11, %r11, %r2, %r1;
+      mul.wide.u32 %d5, %r11, 4;
+      add.s64 %d6, %d3, %d5;
+      add.s64 %d7, %d1, %d5;
+      shl.b32 %r12, %r11, 2;
+      add.u32 %r12, %r5, %r12;
+      shl.b32 %r13, %r8, 5;
+      add.u32 %r13, %r5, %r13;
+      shl.b32 %r15, %r10, 6;
+      add.u32 %r14, %r7, %r15;
+      mov.f32 %f0, 0f00000000;
+      mov.u32 %r16, 0;
+    LOOP:
+      ld.global.u32 %r17, [%d6];
+      and.b32 %r17, %r17, 0xfff;
+      add.u32 %r17, %r17, %r16;
+      cvt.rn.f32.u32 %f3, %r17;
+      st.shared.f32 [%r12], %f3;
+      bar.sync 0;
+      {steps}
+      bar.sync 0;
+      add.u32 %r16, %r16, 1;
+      setp.lt.u32 %p1, %r16, %r0;
+      @%p1 bra LOOP;
+      st.global.f32 [%d7], %f0;
+      ret;
+    """
+    for block in ((32, 8), (32, 16, 2), (17, 16), (32, 9), (16, 4, 4), (1, 256), (300, 1)):
+        both(body, 1, block, 3)
+
+
+def check_quotients_at_the_edge_of_the_next():
+    body = """
+      ld.global.u32 %r8, [%d4];
+      ld.global.u32 %r9, [%d4+8192];
+      and.b32 %r10, %r9, 31;
+      shr.u32 %r9, %r9, %r10;
+      div.u32 %r11, %r8, %r9;
+      mul.lo.u32 %r11, %r11, %r9;
+      add.u32 %r12, %r11, -1;
+      div.u32 %r13, %r11, %r9;
+      div.u32 %r14, %r12, %r9;
+      rem.u32 %r15, %r11, %r9;
+      rem.u32 %r16, %r12, %r9;
+      div.s32 %r17, %r11, %r9;
+      rem.s32 %r18, %r12, %r9;
+      div.u32 %r19, %r12, %r0;
+      rem.s32 %r21, %r11, %r0;
+      mad.lo.u32 %r20, %r13, 3, %r14;
+      mad.lo.u32 %r20, %r20, 5, %r15;
+      mad.lo.u32 %r20, %r20, 7, %r16;
+      mad.lo.u32 %r20, %r20, 11, %r17;
+      mad.lo.u32 %r20, %r20, 13, %r18;
+      mad.lo.u32 %r20, %r20, 17, %r19;
+      mad.lo.u32 %r20, %r20, 19, %r21;
+      bar.sync 0;
+      st.global.u32 [%d2], %r20;
+      ret;
+    """
+    for n in (1, 3, 0, -1, 2**31 - 1, -(2**31)):
+        both(body, 8, 256, n)

@@ -79,16 +79,32 @@ void BlockRun::begin(uint32_t x, uint32_t y, uint32_t z, uint32_t smid) {
   std::fill(std::begin(barriers_), std::end(barriers_), Barrier{});
 }
 
-void BlockRun::run_group() {
-  if (code_.kind == Kind::loop) return reinterpret_cast<LoopEntry>(code_.entry)(&block_);
+void BlockRun::run_row(uint64_t first, uint64_t end) {
   const Grid& g = *block_.grid;
-  GroupContext context = {{block_.ctaid[0], block_.ctaid[1], block_.ctaid[2]},
-                          {g.nctaid[0], g.nctaid[1], g.nctaid[2]},
-                          {g.ntid[0], g.ntid[1], g.ntid[2]},
-                          0,
-                          room_.scratch()};
+  const uint32_t* n = g.nctaid;
+  uint32_t* at = block_.ctaid;
+  at[0] = static_cast<uint32_t>(first % n[0]);
+  at[1] = static_cast<uint32_t>(first / n[0] % n[1]);
+  at[2] = static_cast<uint32_t>(first / n[0] / n[1]);
+  // Which block it is stands in the Block; regions ask the context for their shape and memory alone.
+  const GroupContext context = {{}, {}, {g.ntid[0], g.ntid[1], g.ntid[2]}, 0, room_.scratch()};
   const Block* arguments = &block_;
-  reinterpret_cast<RegionsEntry>(code_.entry)(&arguments, &context);
+  const auto loop = reinterpret_cast<LoopEntry>(code_.entry);
+  const auto regions = reinterpret_cast<RegionsEntry>(code_.entry);
+  for (uint64_t left = end - first;;) {
+    if (code_.kind == Kind::loop) {
+      loop(&block_);
+    } else {
+      regions(&arguments, &context);
+    }
+    // relaxed: that it has failed is only a reason to stop early
+    if (--left == 0 || __atomic_load_n(&g.failed, __ATOMIC_RELAXED)) return;
+    if (++at[0] == n[0]) {
+      at[0] = 0;
+      if (++at[1] == n[1]) at[1] = 0, ++at[2];
+    }
+    if (check_) check_->begin();
+  }
 }
 
 State BlockRun::step() {

@@ -29,8 +29,9 @@ class BlockRun {
   bool prepare(const Grid* grid, const Code& code, void* owner);
   void begin(uint32_t x, uint32_t y, uint32_t z, uint32_t smid);
 
-  State step();      // runs until every thread ended or waits
-  void run_group();  // kinds loop and regions: all of it
+  State step();  // kind threads: runs until every thread ended or waits
+  // Kinds loop and regions: all of each of these blocks, by their numbers, unless the grid has failed.
+  void run_row(uint64_t first, uint64_t end);
 
   const Block& block() const { return block_; }
   const Thread* current() const { return current_; }  // the thread that runs; null: not known

@@ -23,7 +23,8 @@ namespace cudacpu {
 namespace {
 
 constexpr auto kAlone = std::chrono::microseconds(20);  // waking a helper takes some 5
-constexpr size_t kLaidAside = 64;                       // blocks a host thread, in launches that are not cooperative
+constexpr auto kShort = std::chrono::microseconds(10), kLong = std::chrono::microseconds(100);  // of blocks in a row
+constexpr size_t kLaidAside = 64;  // blocks a host thread, in launches that are not cooperative
 
 using Clock = std::chrono::steady_clock;
 
@@ -79,9 +80,15 @@ class GridRun final : public Shared {
     running.grid = &grid_;
     running.failure = &failure_;
     std::vector<BlockRun*> resident;
-    resident.reserve(launch_.cooperative ? blocks_ : kLaidAside);
+    if (launch_.code.kind == Kind::threads) resident.reserve(launch_.cooperative ? blocks_ : kLaidAside);
     // Nothing that has to be undone lies between here and where a kernel is left: what was begun is only forgotten.
-    if (sigsetjmp(running.escape, 0) == 0) take_blocks(kept, running, resident, caller);
+    if (sigsetjmp(running.escape, 0) == 0) {
+      if (launch_.code.kind == Kind::threads) {
+        take_blocks(kept, running, resident, caller);
+      } else {
+        take_rows(kept, running, caller);
+      }
+    }
     set_running(nullptr);
     if (kept.rooms.size() > kLaidAside) kept.rooms.resize(kLaidAside);
     std::string& mine = printed();
@@ -91,10 +98,42 @@ class GridRun final : public Shared {
     mine.clear();
   }
 
+  // Blocks that each run to their end in a call: as many in a row as take some time together, so that what stands
+  // between them costs little.
+  void take_rows(Keep& kept, Running& running, bool caller) {
+    size_t used = 0;
+    BlockRun* block = room(kept, used);
+    if (!block) return no_memory();
+    block->begin(0, 0, 0, workers_.fetch_add(1, std::memory_order_relaxed));
+    running.block = block;
+    set_running(&running);
+    bool alone = caller && most_helpers;
+    const Clock::time_point began = blocks_ > 1 ? Clock::now() : Clock::time_point{};
+    Clock::time_point before = began;
+    for (uint64_t chunk = 1; !failed();) {
+      const uint64_t first = next_.fetch_add(chunk, std::memory_order_relaxed);  // relaxed: blocks are unordered
+      if (first >= blocks_) return;
+      const uint64_t end = std::min(first + chunk, blocks_);
+      block->run_row(first, end);
+      if (end == blocks_) return;
+      const Clock::time_point now = Clock::now();
+      if (now - before < kShort) {
+        // No more than leaves all something to do to the end.
+        chunk = std::max<uint64_t>(1, std::min(2 * chunk, (blocks_ - end) / (8 * (most_helpers + 1))));
+      } else if (now - before > kLong && chunk > 1) {
+        chunk /= 2;
+      }
+      before = now;
+      if (alone && now - began > kAlone) {
+        alone = false;
+        called_ = true;
+        call_crew(*this);
+      }
+    }
+  }
+
   void take_blocks(Keep& kept, Running& running, std::vector<BlockRun*>& resident, bool caller) {
     const size_t most = launch_.cooperative ? static_cast<size_t>(blocks_) : kLaidAside;
-    const uint64_t chunk = blocks_ > 4096 && launch_.code.kind != Kind::threads ? 8 : 1;
-    uint64_t first = 0, end = 0;
     size_t used = 0;  // rooms prepared for this grid
     const uint32_t smid = workers_.fetch_add(1, std::memory_order_relaxed);
     std::vector<BlockRun*>& spare = kept.spare;
@@ -110,21 +149,17 @@ class GridRun final : public Shared {
           call_crew(*this);
         }
       }
-      if (first == end && resident.size() < most) {
-        // relaxed: blocks are unordered
-        first = next_.load(std::memory_order_relaxed) < blocks_ ? next_.fetch_add(chunk, std::memory_order_relaxed)
-                                                                : blocks_;
-        end = std::min(first + chunk, blocks_);
-        first = std::min(first, end);
-      }
-      if (first != end && resident.size() < most) {
+      // relaxed: blocks are unordered
+      const uint64_t number = resident.size() < most && next_.load(std::memory_order_relaxed) < blocks_
+                                  ? next_.fetch_add(1, std::memory_order_relaxed)
+                                  : blocks_;
+      if (number < blocks_) {
         BlockRun* block = spare.empty() ? room(kept, used) : spare.back();
         if (!block) return no_memory();
         if (!spare.empty()) spare.pop_back();
         const uint32_t* n = launch_.grid;
-        block->begin(static_cast<uint32_t>(first % n[0]), static_cast<uint32_t>(first / n[0] % n[1]),
-                     static_cast<uint32_t>(first / n[0] / n[1]), smid);
-        ++first;
+        block->begin(static_cast<uint32_t>(number % n[0]), static_cast<uint32_t>(number / n[0] % n[1]),
+                     static_cast<uint32_t>(number / n[0] / n[1]), smid);
         if (advance(*block, running)) {
           spare.push_back(block);
         } else {
@@ -151,11 +186,6 @@ class GridRun final : public Shared {
   bool advance(BlockRun& block, Running& running) {
     running.block = &block;
     set_running(&running);
-    if (launch_.code.kind != Kind::threads) {
-      block.run_group();
-      set_running(nullptr);
-      return true;
-    }
     State state = block.step();
     set_running(nullptr);
     if (state == State::stuck && first_failure(&grid_)) {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hcq.drivers.cpu import llvm_bounds as bounds
 from hcq.drivers.cpu import llvm_order as order
+from hcq.drivers.cpu import llvm_rows
 from hcq.drivers.cpu import llvm_text as text
 from hcq.drivers.cpu.llvm_context import IDS
 from hcq.drivers.cpu.llvm_locals import Refused
@@ -86,6 +87,11 @@ class Version:
             leaving=self.several and self.analysis.leaving,
             private=self.several,
         )
+        self.jammed = {  # regions of which some rows are computed together where they can be
+            region.number
+            for region in self.analysis.regions
+            if self.several and not self.frame.states and llvm_rows.worth(self.analysis, region)
+        }
         self.item_bytes = 0
         self._place()
         self.frame.access = metadata.add("distinct !{}")
@@ -189,6 +195,8 @@ class Version:
                 ]
         for value, kind in self.frame.kinds.items():
             lines.append(f"  %hcq.s{value} = alloca {kind}")
+            if self.jammed:
+                lines += [f"  %hcq.s{value}.{n} = alloca {kind}" for n in range(1, llvm_rows.ROWS)]
             if value in self.analysis.shared:
                 lines.append(f"  %hcq.u{value} = alloca {kind}")
         if self.several:
@@ -246,7 +254,11 @@ class Version:
         writer = Writer(self.analysis, self.frame, region, r, bound, loop=r)
         if not self.rounds and not (self.frame.leaving and region.number):  # somebody is there to divide
             lines += writer.ahead()
-        lines += self._loop_head(r, f"hcq.{r}.first" if bound else f"hcq.{r}", f"%hcq.lo.{r}" if bound else "0")
+        before_rows = f"hcq.{r}.first" if bound else f"hcq.{r}"
+        if region.number in self.jammed and bound is None:
+            lines += self._several_rows(region)
+            before_rows = f"hcq.{r}.single"
+        lines += self._loop_head(r, before_rows, f"%hcq.lo.{r}" if bound else "0")
         if self.frame.leaving and region.number:
             lines += self._state(r)
             lines += [
@@ -258,6 +270,29 @@ class Version:
         lines += self._loop_tail(r, f"%hcq.hi.{r}" if bound else "%hcq.l0")
         lines += self._dispatch(region)
         return lines
+
+    def _several_rows(self, region: Region) -> list[str]:
+        """The loop over items of groups whose height is a multiple of some rows, and the label of the other."""
+        r, jam, count = f"r{region.number}", f"r{region.number}.rows", llvm_rows.ROWS
+        tags = [jam, *(f"{jam}.{n}" for n in range(1, count))]
+        lines = [
+            f"  %hcq.rest.{jam} = and i32 %hcq.l1, {count - 1}",
+            f"  %hcq.fits.{jam} = icmp eq i32 %hcq.rest.{jam}, 0",
+            f"  br i1 %hcq.fits.{jam}, label %hcq.{jam}, label %hcq.{r}.single",
+            f"hcq.{jam}:",
+        ]
+        writers = [Writer(self.analysis, self.frame, region, tag, None, loop=tag) for tag in tags]
+        for writer in writers:
+            lines += writer.same_ahead()
+        lines += self._loop_head(jam, f"hcq.{jam}", "0")
+        lines += llvm_rows.further(tags, bool(self.item_bytes))
+        return [
+            *lines,
+            *llvm_rows.interleaved([writer.write() for writer in writers]),
+            *self._loop_tail(jam, "%hcq.l0", count),
+            f"  br label %hcq.{r}.done",
+            f"hcq.{r}.single:",
+        ]
 
     def _state(self, r: str) -> list[str]:
         """Reads which barrier an item stands at, 0 if it has returned."""
@@ -291,8 +326,11 @@ class Version:
             ]
         return lines
 
-    def _loop_tail(self, r: str, end: str) -> list[str]:
+    def _loop_tail(self, r: str, end: str, rows: int = 1) -> list[str]:
         hints = [*self.hints, *([self.parallel] if self.frame.marked else [])]
+        if rows > 1:
+            # What all of a row read is an operand where it is used; ahead of the loop it would fill all registers.
+            hints.append(self.metadata.add('!{!"llvm.licm.disable"}'))
         loop = self.metadata.add(f"distinct !{{{', '.join(['{0}', *hints])}}}")
         return [
             f"hcq.{r}.next:",
@@ -300,8 +338,8 @@ class Version:
             f"  %hcq.more.{r} = icmp ult i32 %hcq.x.next.{r}, {end}",
             f"  br i1 %hcq.more.{r}, label %hcq.{r}.item, label %hcq.{r}.nextrow, !llvm.loop {loop}",
             f"hcq.{r}.nextrow:",
-            f"  %hcq.row.next.{r} = add nuw nsw i32 %hcq.row.{r}, 1",
-            f"  %hcq.y.more.{r} = add nuw nsw i32 %hcq.y.{r}, 1",
+            f"  %hcq.row.next.{r} = add nuw nsw i32 %hcq.row.{r}, {rows}",
+            f"  %hcq.y.more.{r} = add nuw nsw i32 %hcq.y.{r}, {rows}",
             f"  %hcq.y.over.{r} = icmp eq i32 %hcq.y.more.{r}, %hcq.l1",
             f"  %hcq.y.next.{r} = select i1 %hcq.y.over.{r}, i32 0, i32 %hcq.y.more.{r}",
             f"  %hcq.z.more.{r} = add nuw nsw i32 %hcq.z.{r}, 1",

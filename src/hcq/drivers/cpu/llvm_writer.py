@@ -116,6 +116,15 @@ class Writer:
         lines, self.lines = self.lines, []
         return lines
 
+    def same_ahead(self) -> list[str]:
+        """Code for before the loop over the items: what is the same for all and cheap, so that nothing need be moved
+        out of the loop."""
+        a = self.a
+        here = {i.value for i in a.pieces[self.region.start].body} | (self.region.used & a.recomputed)
+        self._early({v for v in here & a.recomputable if v not in a.variation.values})
+        lines, self.lines = self.lines, []
+        return lines
+
     def bound(self, operand: str) -> str:
         """A bound (see llvm_bounds) as a value that can be had before the loop."""
         if not operand.startswith("%hcq.v"):

@@ -30,6 +30,7 @@ class Context:
 
     suspends = False  # whether the function is a coroutine
     whole = False  # whether barriers are calls, which the LLVM device's regions take apart
+    together = False  # whether it is the body of loops over threads, which become vectors
 
     def thread(self, e: Emitter) -> str:
         """Pointer to the `Thread`."""
@@ -150,6 +151,8 @@ class Context:
 
 class LoopContext(Context):
     """The body of a thread that a loop calls: everything is an argument. `leaving` is the label of its end."""
+
+    together = True
 
     ARGUMENTS = (
         "ptr %thread, ptr %block, ptr %grid, ptr %params, ptr %shared, ptr %local, i32 %linear, "

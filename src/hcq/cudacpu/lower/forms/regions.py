@@ -24,7 +24,7 @@ _MANY = 5  # fused multiplications of a kernel
 class RegionContext(Context):
     """Ids are calls that the lowering knows; the rest is read from the `Block`. `leaving` is the label of its end."""
 
-    whole = True
+    whole = together = True
 
     def __init__(self, leaving: str) -> None:
         self.leaving = leaving

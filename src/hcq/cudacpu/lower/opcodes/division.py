@@ -2,6 +2,10 @@
 
 Division by zero gives all bits set, for quotient and remainder, as NVIDIA's processors do; the most negative number by
 -1 gives itself, remainder 0.
+
+Where a loop over threads is to become vectors, 32 bits are divided as doubles, since processors have no vectors of
+integer divisions: a * (1 + 2**-50) / b, cut off, is a / b cut off. It is off by less than 2**-49 of itself, so by less
+than 2**-17 / b, always upwards, and what is missing to the next integer is 1 / b at least.
 """
 
 from __future__ import annotations
@@ -11,13 +15,14 @@ from typing import TYPE_CHECKING
 from hcq.cudacpu.lower.opcodes.memory import type_of
 from hcq.cudacpu.lower.registry import translates
 from hcq.cudacpu.lower.types import llvm, signed
-from hcq.cudacpu.ptx.nodes import Instruction
+from hcq.cudacpu.ptx.nodes import Immediate, Instruction, Operand
 
 if TYPE_CHECKING:
     from hcq.cudacpu.lower.emitter import Emitter
 
 _INTEGERS = ("u16", "u32", "u64", "s16", "s32", "s64")
 _PAIRS = ("u16x2", "s16x2")
+_ABOVE_ONE = "0x3FF0000000000004"  # 1 + 2**-50
 
 
 @translates("div", "rem", types=_INTEGERS)
@@ -28,15 +33,27 @@ def div(e: Emitter, i: Instruction) -> None:
     zero = e.op(f"icmp eq {t} {y}, 0")
     if not signed(type):
         by = e.op(f"select i1 {zero}, {t} 1, {t} {y}")
-        result = e.op(f"u{i.opcode} {t} {x}, {by}")
+        result = _divided(e, i, b, t, x, by)
     else:
         minus = e.op(f"icmp eq {t} {y}, -1")
         either = e.op(f"or i1 {zero}, {minus}")
         by = e.op(f"select i1 {either}, {t} 1, {t} {y}")
-        result = e.op(f"s{i.opcode} {t} {x}, {by}")
+        result = _divided(e, i, b, t, x, by)
         if i.opcode == "div":
             result = e.op(f"select i1 {minus}, {t} {e.op(f'sub {t} 0, {x}')}, {t} {result}")
     e.write(d, e.op(f"select i1 {zero}, {t} -1, {t} {result}"), type)
+
+
+def _divided(e: Emitter, i: Instruction, divisor: Operand, t: str, x: str, by: str) -> str:
+    kind = "s" if signed(type_of(e, i)) else "u"
+    if t != "i32" or not e.context.together or isinstance(divisor, Immediate):  # a constant becomes a multiplication
+        return e.op(f"{kind}{i.opcode} {t} {x}, {by}")
+    above, below = (e.op(f"{kind}itofp i32 {each} to double") for each in (x, by))
+    inverse = e.op(f"fdiv double {_ABOVE_ONE}, {below}")  # the same for all where the divisor is
+    quotient = e.op(f"fpto{kind}i double {e.op(f'fmul double {above}, {inverse}')} to i32")
+    if i.opcode == "div":
+        return quotient
+    return e.op(f"sub i32 {x}, {e.op(f'mul i32 {quotient}, {by}')}")
 
 
 @translates("min", "max", types=_INTEGERS)
