@@ -7,6 +7,7 @@ devices put a native type in front of this class, which brings timeline, positio
 from __future__ import annotations
 
 import atexit
+import sys
 import threading
 import time
 import weakref
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 Position = tuple[tuple[Any, int], ...]
 
 _NAP = 100e-6
-_LEAVE_SECONDS = 5.0
+_LEAVE_SECONDS, _INTERRUPTED_SECONDS = 5.0, 0.5
 _LAST_32_BITS = 2**32 - 2**16  # leaves room for what other threads reserve meanwhile
 
 
@@ -405,7 +406,7 @@ def list_graph(items: Iterable[Any], inputs: Sequence[Any], variables: Any) -> A
 def _leave() -> None:
     # What is queued gets some time to finish, all of it together; what is wrong with it is nobody's concern any more.
     # Native queues come last: the count of what they have leaves out those that stand at waits for the others.
-    deadline = time.monotonic() + _LEAVE_SECONDS
+    deadline = time.monotonic() + _patience()
     devices = HCQCompiled.devices
     for device in devices:
         for signal, value in device._unfinished():
@@ -416,3 +417,9 @@ def _leave() -> None:
     _native.drain(max(0.0, deadline - time.monotonic()))
     for device in devices:
         device._leave()
+
+
+def _patience() -> float:
+    """Seconds queued work has when the interpreter ends: few where Ctrl-C ends it, perhaps because of that work."""
+    interrupted = isinstance(getattr(sys, "last_value", None), KeyboardInterrupt)  # the exception that nobody caught
+    return _INTERRUPTED_SECONDS if interrupted else _LEAVE_SECONDS
