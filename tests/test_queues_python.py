@@ -504,6 +504,13 @@ def refusals(dev, signal, queue, stream, send):
         ("u16", np.uint16(7), "0700"),
         ("f32", np.float32(0.5), "0000003f"),
         ("boolean", np.bool_(True), "01"),
+        ("bf16", float("-inf"), "80ff"),
+        ("f8e4m3fn", 448, "7e"),
+        ("f8e5m2", -1.5, "be"),
+        ("bytes3", b"abc", "616263"),
+        ("bytes8", np.array((1, 2), "u4,u4"), "0100000002000000"),
+        ("bytes4", np.array([(1, 2)], "u2,u2")[0], "01000200"),
+        ("bytes2", np.float16(1), "003c"),
     ],
 )
 def test_values_take_the_type_that_the_library_records(kind, value, packed):
@@ -526,6 +533,16 @@ def test_values_take_the_type_that_the_library_records(kind, value, packed):
         ("i32", np.float32(1)),
         ("f32", "1"),
         ("f64", None),
+        ("bf16", "1"),
+        ("bf16", 1e39),
+        ("bf16", 257),
+        ("f8e4m3fn", 465.0),
+        ("f8e4m3fn", float("inf")),
+        ("f8e5m2", 9),
+        ("bytes3", b"ab"),
+        ("bytes4", 5),
+        ("bytes4", None),
+        ("bytes4", "four"),
     ],
 )
 def test_values_that_do_not_fit_the_recorded_type_are_refused(kind, value):
@@ -539,6 +556,10 @@ def test_values_without_a_recorded_type_are_32_bits_or_numpy_scalars_at_natural_
     for value in (1.5, 2**32, -(2**31) - 1, "1", None, np.complex64(1), np.str_("x"), np.datetime64(0, "s")):
         with pytest.raises(LaunchError, match="value 1"):
             launch.pack_values((0, value))
+
+
+def test_a_structure_lies_at_a_multiple_of_eight():
+    assert launch.pack_values((1, b"abc", 2), ("i32", "bytes3", "u8")).hex() == "010000000000000061626302"
 
 
 def test_values_of_ml_dtypes_are_packed_at_their_size():

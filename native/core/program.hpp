@@ -8,6 +8,7 @@
 namespace hcq {
 
 // bits8 to bits64 are integers whose sign nothing recorded, as those of LLVM IR: they take whole numbers of either.
+// Those behind them are in no library of the CPU devices. A structure is bytes, as many as its parameter has.
 enum class ParamKind : uint8_t {
   pointer,
   i8,
@@ -26,7 +27,10 @@ enum class ParamKind : uint8_t {
   bits8,
   bits16,
   bits32,
-  bits64
+  bits64,
+  f8e4m3fn,
+  f8e5m2,
+  structure
 };
 
 // What a launch does to the memory of a pointer; the numbers are those of the library.
@@ -35,7 +39,7 @@ enum class Access : uint8_t { unknown, read, write, both };
 struct Param {
   ParamKind kind;
   Access access;
-  uint8_t size;      // bytes; natural alignment is the same number
+  uint16_t size;     // bytes; natural alignment is the same number, of structures 8
   uint32_t offset;   // in the kernargs, from the start of the arguments
   std::string name;  // for messages; may be empty
 };

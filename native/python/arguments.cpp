@@ -180,6 +180,7 @@ bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t
 
 bool pack_value(const Program& program, size_t buffers, size_t position, PyObject* value, PackedValue* out) {
   out->content = 0;
+  out->more.clear();
   if (!program.typed) {
     out->offset = static_cast<uint32_t>(8 * (1 + buffers + position));
     out->size = 8;
@@ -188,7 +189,14 @@ bool pack_value(const Program& program, size_t buffers, size_t position, PyObjec
   const Param& p = program.params[program.pointers + position];
   out->offset = p.offset;
   out->size = p.size;
-  return put_value(program, program.pointers + position, p, value, reinterpret_cast<uint8_t*>(&out->content));
+  if (p.size <= 8)
+    return put_value(program, program.pointers + position, p, value, reinterpret_cast<uint8_t*>(&out->content));
+  std::vector<uint64_t> words((p.size + 7) / 8);
+  if (!put_value(program, program.pointers + position, p, value, reinterpret_cast<uint8_t*>(words.data())))
+    return false;
+  out->content = words[0];
+  out->more.assign(words.begin() + 1, words.end());
+  return true;
 }
 
 }  // namespace hcq

@@ -1,5 +1,7 @@
 // From Python's arguments to kernargs: buffers and values, checked against what the library recorded.
 #pragma once
+#include <vector>
+
 #include "core/program.hpp"
 #include "python/common.hpp"
 
@@ -23,6 +25,7 @@ bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t
 struct PackedValue {
   uint64_t content;  // the first `size` bytes count
   uint32_t offset, size;
+  std::vector<uint64_t> more;  // of a structure of more than 8 bytes: what follows `content`
 };
 // Packs the value at `position` (behind `buffers` buffers) of a launch; LaunchError as pack_arguments.
 bool pack_value(const Program& program, size_t buffers, size_t position, PyObject* value, PackedValue* out);

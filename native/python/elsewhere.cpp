@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "core/names.hpp"
+#include "core/packet.hpp"
 #include "python/common.hpp"
 
 namespace nb = nanobind;
@@ -14,7 +15,7 @@ namespace {
 struct Type {
   const char* name;
   ParamKind kind;
-  uint8_t size;
+  uint16_t size;
   Access access = Access::unknown;
 };
 constexpr Type kTypes[] = {{"ptr", ParamKind::pointer, 8},     {"const", ParamKind::pointer, 8, Access::read},
@@ -26,12 +27,18 @@ constexpr Type kTypes[] = {{"ptr", ParamKind::pointer, 8},     {"const", ParamKi
                            {"f32", ParamKind::f32, 4},         {"f64", ParamKind::f64, 8},
                            {"boolean", ParamKind::boolean, 1}, {"bits8", ParamKind::bits8, 1},
                            {"bits16", ParamKind::bits16, 2},   {"bits32", ParamKind::bits32, 4},
-                           {"bits64", ParamKind::bits64, 8}};
+                           {"bits64", ParamKind::bits64, 8},   {"f8e4m3fn", ParamKind::f8e4m3fn, 1},
+                           {"f8e5m2", ParamKind::f8e5m2, 1}};
+constexpr uint32_t kStructureAlignment = 8;  // interfaces copy them: what alignment they have there is theirs
 
-const Type& type_of(const std::string& name) {
+Type type_of(const std::string& name) {
   for (const Type& type : kTypes)
     if (name == type.name) return type;
-  throw std::invalid_argument("no type of arguments is called " + name);
+  uint32_t bytes = 0;
+  if (name.rfind("bytes", 0) == 0 && name.size() < 10)
+    for (char digit : name.substr(5)) bytes = digit >= '0' && digit <= '9' ? bytes * 10 + (digit - '0') : 0;
+  if (!bytes || bytes > kMaxInlineArguments) throw std::invalid_argument("no type of arguments is called " + name);
+  return Type{"", ParamKind::structure, static_cast<uint16_t>(bytes)};
 }
 }  // namespace
 
@@ -42,15 +49,19 @@ std::unique_ptr<Program> program_elsewhere(const std::string& name, const std::v
   uint32_t at = 0;
   for (bool pointers : {true, false}) {
     for (uint32_t i = 0; i < types.size(); ++i) {
-      const Type& type = type_of(types[i]);
+      const Type type = type_of(types[i]);
       if ((type.kind == ParamKind::pointer) != pointers) continue;
-      at = (at + type.size - 1) / type.size * type.size;
+      uint32_t alignment = type.kind == ParamKind::structure ? kStructureAlignment : type.size;
+      at = (at + alignment - 1) / alignment * alignment;
       program->params.push_back(Param{type.kind, type.access, type.size, at, i < names.size() ? names[i] : ""});
       laid->push_back(Laid{i, at, type.size, pointers});
       at += type.size;
       program->pointers += pointers;
     }
   }
+  if (at > kMaxInlineArguments)
+    throw std::invalid_argument(std::to_string(at) + " bytes of arguments: a launch carries " +
+                                std::to_string(kMaxInlineArguments));
   program->id = program_named(name);
   program->name = name;
   program->kind = EntryKind::elsewhere;

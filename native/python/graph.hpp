@@ -36,6 +36,7 @@ struct GraphSlot {
   PyObject* held = nullptr;  // keeps the memory
   const Program* program = nullptr;
   uint32_t buffers = 0, position = 0;  // of the value, in its first command
+  bool structure = false;              // which may be longer than a content: it is patched place by place
 };
 
 struct GraphState {

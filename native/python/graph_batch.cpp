@@ -87,6 +87,11 @@ GraphCommand* command_of(GraphState* g, uint32_t node) {
   return c->program ? c : nullptr;
 }
 
+// Of a structure Python keeps the bytes, and the patches may be many.
+bool is_structure(const Program& program, size_t position) {
+  return program.typed && program.params[program.pointers + position].kind == ParamKind::structure;
+}
+
 Gathered gather_one(Batch* b, PyObject* place, PyObject* value) {
   PyObject *first = PyTuple_GET_ITEM(place, 0), *second = PyTuple_GET_ITEM(place, 1);
   if (!PyLong_CheckExact(first) || !PyLong_CheckExact(second)) return Gathered::declined;
@@ -95,7 +100,8 @@ Gathered gather_one(Batch* b, PyObject* place, PyObject* value) {
   GraphCommand* c = command_of(b->states[0], static_cast<uint32_t>(node));
   if (!c || position >= c->slots.size()) return Gathered::declined;
   PackedValue packed;
-  if (!pack_value(*c->program, c->buffers, position, value, &packed)) return declined();
+  if (!pack_value(*c->program, c->buffers, position, value, &packed) || is_structure(*c->program, position))
+    return declined();
   b->changes.emplace_back(What::one, static_cast<uint32_t>(node));
   b->changes.back().position = static_cast<uint32_t>(position);
   b->changes.back().value = packed;
@@ -112,7 +118,7 @@ Gathered gather_named(Batch* b, PyObject* name, PyObject* value) {
     if (slot >= b->states[0]->slots.size() || !b->states[0]->slots[slot].program) return declined();
     const GraphSlot& s = b->states[0]->slots[slot];
     PackedValue packed;
-    if (!pack_value(*s.program, s.buffers, s.position, value, &packed)) return declined();
+    if (s.structure || !pack_value(*s.program, s.buffers, s.position, value, &packed)) return declined();
     b->changes.emplace_back(What::slot, slot);
     b->changes.back().value = packed;
     if (!i && !note(b, &b->changes.back(), name, value, nullptr)) return Gathered::failed;

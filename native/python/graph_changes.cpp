@@ -42,9 +42,9 @@ void make_room(GraphLane& lane, size_t changes) {
 }
 
 // The same with an exception instead.
-bool room_for_one(GraphState* g) {
+bool room_for(GraphState* g, size_t changes) {
   try {
-    graph_make_room(g, 1);
+    graph_make_room(g, changes);
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
     return false;
@@ -80,12 +80,14 @@ void graph_fill_slot(GraphState* g, uint32_t slot, uint64_t content) {
 }
 
 void graph_patch_value(GraphState* g, const GraphCommand& c, uint32_t position, const PackedValue& value) {
-  Patch patch{};
-  patch.offset = (c.offset + 1) * kUnit + value.offset;
-  patch.what = kPatchBytes | value.size * kPatchByte;
-  patch.content = value.content;
-  g->lanes[c.lane].pending.push_back(patch);
-  ++g->changes;
+  for (uint32_t at = 0; at < value.size; at += 8) {
+    Patch patch{};
+    patch.offset = (c.offset + 1) * kUnit + value.offset + at;
+    patch.what = kPatchBytes | std::min(value.size - at, 8u) * kPatchByte;
+    patch.content = at ? value.more[at / 8 - 1] : value.content;
+    g->lanes[c.lane].pending.push_back(patch);
+    ++g->changes;
+  }
   g->slots[c.slots[position]].known = false;
 }
 
@@ -142,6 +144,11 @@ PyObject* graph_bind_value(PyObject* self, PyObject* args) {
     s.buffers = c->buffers;
     s.position = position;
   }
+  s.structure = p->typed && p->params[p->pointers + position].kind == ParamKind::structure;
+  if (s.structure) {
+    c->slots.push_back(slot);
+    Py_RETURN_NONE;
+  }
   uint32_t offset = p->typed ? p->params[p->pointers + position].offset : 8 * (1 + c->buffers + position);
   uint32_t bytes = p->typed ? p->params[p->pointers + position].size : 8;
   if (!place(g, slot, *c, kUnit + offset, bytes, 0)) return nullptr;
@@ -158,7 +165,7 @@ PyObject* graph_set_address(PyObject* self, PyObject* args) {
   if (!g) return nullptr;
   // Before anything changes. What is let go of here is used by replays under way: its own release waits for them.
   Ref kept(memory_keep(memory));
-  if (!kept || !room_for_one(g)) return nullptr;
+  if (!kept || !room_for(g, 1)) return nullptr;
   graph_fill_slot(g, slot, address);
   PyObject* before = g->slots[slot].held;
   g->slots[slot].held = kept.release();
@@ -178,8 +185,20 @@ PyObject* graph_set_value(PyObject* self, PyObject* args) {
   PackedValue packed;
   if (!pack_value(*s.program, s.buffers, s.position, value, &packed)) return nullptr;
   if (dry) Py_RETURN_NONE;
-  if (!room_for_one(g)) return nullptr;
-  graph_fill_slot(g, slot, packed.content);
+  if (!s.structure) {
+    if (!room_for(g, 1)) return nullptr;
+    graph_fill_slot(g, slot, packed.content);
+    Py_RETURN_NONE;
+  }
+  std::vector<std::pair<const GraphCommand*, uint32_t>> places;
+  for (const GraphCommand& c : g->commands)
+    for (uint32_t position = 0; position < c.slots.size(); ++position)
+      if (c.slots[position] == slot) places.push_back({&c, position});
+  if (!room_for(g, places.size() * (1 + packed.more.size()))) return nullptr;
+  for (auto [c, position] : places) {
+    packed.offset = c->program->params[c->program->pointers + position].offset;
+    graph_patch_value(g, *c, position, packed);
+  }
   Py_RETURN_NONE;
 }
 
@@ -197,7 +216,7 @@ PyObject* graph_set_one(PyObject* self, PyObject* args) {
   PackedValue packed;
   if (!pack_value(*c->program, c->buffers, position, value, &packed)) return nullptr;
   if (dry) Py_RETURN_NONE;
-  if (!room_for_one(g)) return nullptr;
+  if (!room_for(g, 1 + packed.more.size())) return nullptr;
   graph_patch_value(g, *c, position, packed);
   Py_RETURN_NONE;
 }
@@ -218,7 +237,7 @@ PyObject* graph_set_sizes(PyObject* self, PyObject* args) {
       !check_sizes(*c->program, sizes.groups, sizes.items))
     return nullptr;
   if (dry) Py_RETURN_NONE;
-  if (!room_for_one(g)) return nullptr;
+  if (!room_for(g, 1)) return nullptr;
   graph_patch_sizes(g, *c, sizes);
   Py_RETURN_NONE;
 }

@@ -10,6 +10,7 @@
 #include "core/scheduler.hpp"
 #include "memory/memory.hpp"
 #include "python/user_line.hpp"
+#include "python/values.hpp"
 #include "python/watch.hpp"
 
 namespace hcq {
@@ -113,7 +114,7 @@ bool parse_keywords(PyObject* const* values, PyObject* names, Keywords* out) {
   return true;
 }
 
-PyObject* launch_given(PyObject* const* args, Py_ssize_t count, const Keywords& k) {
+PyObject* launch_given(const Program& program, PyObject* const* args, Py_ssize_t count, const Keywords& k) {
   Ref bufs(PyTuple_New(count));
   for (Py_ssize_t i = 0; bufs && i < count; ++i) PyTuple_SET_ITEM(bufs.get(), i, Py_NewRef(args[i]));
   // Copies of lists: the caller may change them later.
@@ -121,6 +122,8 @@ PyObject* launch_given(PyObject* const* args, Py_ssize_t count, const Keywords& 
   Ref groups(k.global_size && k.global_size != Py_None ? PySequence_Tuple(k.global_size) : Py_NewRef(Py_None));
   Ref items(k.local_size && k.local_size != Py_None ? PySequence_Tuple(k.local_size) : Py_NewRef(Py_None));
   if (!bufs || !vals || !groups || !items) return nullptr;
+  vals = kept_values(program, std::move(vals));
+  if (!vals) return nullptr;
   return PyTuple_Pack(4, bufs.get(), vals.get(), groups.get(), items.get());
 }
 

@@ -9,8 +9,9 @@ struct Keywords {
 };
 bool parse_keywords(PyObject* const* values, PyObject* names, Keywords* out);
 
-// (bufs, vals, groups, items) as they were given; vals () and sizes None where they weren't.
-PyObject* launch_given(PyObject* const* args, Py_ssize_t count, const Keywords& keywords);
+// (bufs, vals, groups, items) as they were given, checked before (pack_arguments), structures as bytes; vals () and
+// sizes None where they weren't.
+PyObject* launch_given(const Program& program, PyObject* const* args, Py_ssize_t count, const Keywords& keywords);
 
 struct Launch {
   Program* program;

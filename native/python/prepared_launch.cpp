@@ -113,7 +113,7 @@ PyObject* prepare(PyObject* self_object, PyObject* const* args, Py_ssize_t count
     return nullptr;
   if (arguments.arrays && self->program->kind == EntryKind::elsewhere)
     return raise("LaunchError", self->program->name + ": arrays can't be prepared here: pass hcq.array(a, device)");
-  Ref held(PyTuple_New(2 * count + 1)), given(launch_given(args, count, k));
+  Ref held(PyTuple_New(2 * count + 1)), given(launch_given(*self->program, args, count, k));
   if (!held || !given) return nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) {
     Py_INCREF(args[i]);

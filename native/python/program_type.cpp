@@ -17,13 +17,13 @@ ProgramObject* cast(PyObject* o) { return reinterpret_cast<ProgramObject*>(o); }
 
 PyObject* call_watched(PyObject* program, PyObject* const* args, Py_ssize_t count, const Keywords& k,
                        const Launch& launch, bool wait, bool hold, bool empty) {
-  Ref given(launch_given(args, count, k));
+  Ref given(launch_given(*launch.program, args, count, k));
   return given ? enqueue_watched(program, given.get(), launch, k.stream, wait, hold, empty) : nullptr;
 }
 
 // A launch over arrays of the host, which an interface doesn't reach: in Python, by way of buffers.
 PyObject* call_with_arrays(PyObject* program, PyObject* const* args, Py_ssize_t count, const Keywords& k) {
-  Ref given(launch_given(args, count, k));
+  Ref given(launch_given(*cast(program)->program, args, count, k));
   if (!given) return nullptr;
   PyObject* g = given.get();
   return PyObject_CallMethod(program, "_launch_arrays", "OOOOOO", PyTuple_GET_ITEM(g, 0), PyTuple_GET_ITEM(g, 2),
@@ -178,10 +178,13 @@ PyObject* get_signature(PyObject* self, void*) {
   Ref out(PyTuple_New(static_cast<Py_ssize_t>(p->params.size())));
   if (!out) return nullptr;
   for (size_t i = 0; i < p->params.size(); ++i) {
-    static const char* kinds[] = {"pointer", "int8",  "uint8",  "int16",   "uint16",   "int32",
-                                  "uint32",  "int64", "uint64", "float16", "bfloat16", "float32",
-                                  "float64", "bool",  "bits8",  "bits16",  "bits32",   "bits64"};
-    PyObject* item = Py_BuildValue("(ss)", kinds[static_cast<int>(p->params[i].kind)], p->params[i].name.c_str());
+    static const char* kinds[] = {"pointer", "int8",   "uint8",   "int16",    "uint16",        "int32",      "uint32",
+                                  "int64",   "uint64", "float16", "bfloat16", "float32",       "float64",    "bool",
+                                  "bits8",   "bits16", "bits32",  "bits64",   "float8_e4m3fn", "float8_e5m2"};
+    const Param& param = p->params[i];
+    std::string kind =
+        param.kind == ParamKind::structure ? "bytes" + std::to_string(param.size) : kinds[static_cast<int>(param.kind)];
+    PyObject* item = Py_BuildValue("(ss)", kind.c_str(), param.name.c_str());
     if (!item) return nullptr;
     PyTuple_SET_ITEM(out.get(), static_cast<Py_ssize_t>(i), item);
   }

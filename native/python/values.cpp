@@ -1,6 +1,7 @@
 // From Python's numbers to the values of a launch (values.hpp).
 #include "python/values.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -47,6 +48,12 @@ const char* kind_name(ParamKind k) {
       return "32-bit integer";
     case ParamKind::bits64:
       return "64-bit integer";
+    case ParamKind::f8e4m3fn:
+      return "float8_e4m3fn";
+    case ParamKind::f8e5m2:
+      return "float8_e5m2";
+    case ParamKind::structure:
+      return "structure";
   }
   return "?";
 }
@@ -54,7 +61,8 @@ const char* kind_name(ParamKind k) {
 bool is_signless(ParamKind k) { return k >= ParamKind::bits8 && k <= ParamKind::bits64; }
 
 bool is_floating(ParamKind k) {
-  return k == ParamKind::f16 || k == ParamKind::bf16 || k == ParamKind::f32 || k == ParamKind::f64;
+  return k == ParamKind::f16 || k == ParamKind::bf16 || k == ParamKind::f32 || k == ParamKind::f64 ||
+         k == ParamKind::f8e4m3fn || k == ParamKind::f8e5m2;
 }
 
 std::string where(const Program& program, size_t index) {
@@ -77,6 +85,35 @@ uint16_t to_bfloat16(double v) {
   }
   uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
   return static_cast<uint16_t>(rounded >> 16);
+}
+
+// A float of 8 bits by the OCP 8-bit Floating Point Specification (OFP8): E4M3, which has no infinities, or E5M2.
+struct Float8 {
+  int mantissa, bias;
+  double most;
+  uint8_t nan, infinity;
+};
+constexpr Float8 kE4M3{3, 7, 448, 0x7f, 0x7f}, kE5M2{2, 15, 57344, 0x7e, 0x7c};
+
+// Rounds to nearest even; false: too large.
+bool to_float8(const Float8& f, double v, uint8_t* out, double* value) {
+  uint8_t sign = std::signbit(v) ? 0x80 : 0;
+  *value = v;
+  if (std::isnan(v)) return *out = f.nan | sign, true;
+  if (std::isinf(v)) return *out = f.infinity | sign, f.infinity != f.nan;
+  double a = std::fabs(v);
+  int least = 1 - f.bias;
+  int exponent = a == 0 ? least : std::max(least, std::ilogb(a));
+  double step = std::ldexp(1.0, exponent - f.mantissa);
+  double steps = std::nearbyint(a / step);  // exact: by a power of two
+  *value = std::copysign(steps * step, v);
+  if (steps * step > f.most) return false;
+  auto n = static_cast<unsigned>(steps);
+  unsigned normal = 1u << f.mantissa;
+  // One step more than the mantissa holds is the next exponent's first number, which is what the sum says.
+  unsigned bits = n < normal ? n : (static_cast<unsigned>(exponent + f.bias) << f.mantissa) + n - normal;
+  *out = static_cast<uint8_t>(bits | sign);
+  return true;
 }
 
 bool put_double(const Program& program, size_t index, const Param& p, double v, bool exact, uint8_t* out) {
@@ -102,6 +139,13 @@ bool put_double(const Program& program, size_t index, const Param& p, double v, 
       } else {
         inexact = PyFloat_Unpack2(reinterpret_cast<char*>(out), 1) != v;
       }
+      break;
+    }
+    case ParamKind::f8e4m3fn:
+    case ParamKind::f8e5m2: {
+      double held;
+      overflow = !to_float8(p.kind == ParamKind::f8e5m2 ? kE5M2 : kE4M3, v, out, &held);
+      inexact = held != v;
       break;
     }
     default: {
@@ -257,9 +301,66 @@ bool put_scalar(const Program& program, size_t index, const Param* p, PyObject* 
   *size = 8;
   return true;
 }
+// The bytes of a structure: of what has the buffer protocol, contiguous, or of a NumPy scalar.
+class Bytes {
+ public:
+  explicit Bytes(PyObject* v) {
+    taken_ = PyObject_CheckBuffer(v) && PyObject_GetBuffer(v, &view_, PyBUF_SIMPLE) == 0;
+    if (taken_) {
+      data = view_.buf;
+      size = view_.len;
+      return;
+    }
+    PyErr_Clear();
+    Ref dimensions(PyObject_HasAttrString(v, "dtype") ? PyObject_GetAttrString(v, "ndim") : nullptr);
+    if (dimensions && PyLong_Check(dimensions.get()) && PyLong_AsLong(dimensions.get()) == 0)
+      copied_ = Ref(PyObject_CallMethod(v, "tobytes", nullptr));  // a scalar of a type that buffers have no word for
+    PyErr_Clear();
+    if (!copied_ || !PyBytes_Check(copied_.get())) return;
+    data = PyBytes_AS_STRING(copied_.get());
+    size = PyBytes_GET_SIZE(copied_.get());
+  }
+  ~Bytes() {
+    if (taken_) PyBuffer_Release(&view_);
+  }
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+  const void* data = nullptr;
+  Py_ssize_t size = -1;  // there are none
+
+ private:
+  Py_buffer view_{};
+  bool taken_ = false;
+  Ref copied_;
+};
+
+bool put_structure(const Program& program, size_t index, const Param& p, PyObject* v, uint8_t* out) {
+  Bytes bytes(v);
+  if (bytes.size != p.size)
+    return refuse(where(program, index) + ": expected a structure of " + std::to_string(p.size) +
+                  " bytes, as bytes, a NumPy record or a ctypes structure, got " +
+                  (bytes.size < 0 ? shown(v) : std::to_string(bytes.size) + " bytes (" + Py_TYPE(v)->tp_name + ")"));
+  std::memcpy(out, bytes.data, p.size);
+  return true;
+}
 }  // namespace
 
+Ref kept_values(const Program& program, Ref vals) {
+  Ref kept;
+  for (Py_ssize_t i = 0, n = program.typed ? PyTuple_GET_SIZE(vals.get()) : 0; i < n; ++i) {
+    const Param& p = program.params[program.pointers + static_cast<size_t>(i)];
+    PyObject* v = PyTuple_GET_ITEM(vals.get(), i);
+    if (p.kind != ParamKind::structure || PyBytes_CheckExact(v)) continue;
+    if (!kept) kept = Ref(PySequence_List(vals.get()));
+    Bytes bytes(v);
+    Ref held(PyBytes_FromStringAndSize(static_cast<const char*>(bytes.data), std::max<Py_ssize_t>(bytes.size, 0)));
+    if (!kept || !held || PyList_SetItem(kept.get(), i, held.release()) < 0) return Ref();
+  }
+  return kept ? Ref(PySequence_Tuple(kept.get())) : std::move(vals);
+}
+
 bool put_value(const Program& program, size_t index, const Param& p, PyObject* v, uint8_t* out) {
+  if (p.kind == ParamKind::structure) return put_structure(program, index, p, v, out);
   if (PyLong_Check(v)) return put_int(program, index, p, v, out);
   if (PyFloat_CheckExact(v)) {
     if (!is_floating(p.kind))

@@ -186,12 +186,6 @@ def test_ptx_that_the_driver_refuses_is_an_invalid_program_with_its_log(dev):
         dev.program("store", PTX.replace("[%rd2], %r1", "[%rd2], %r9"))
 
 
-def test_structures_are_refused_by_name(dev, nvrtc):
-    source = 'struct S { int a[3]; }; extern "C" __global__ void s(S v, int *out) { out[0] = v.a[0]; }'
-    with pytest.raises(hcq.errors.InvalidProgram, match="argument 0 is a structure of 12 bytes"):
-        dev.program("s", source)
-
-
 GRAPHED = """
 extern "C" __global__ void plus(int *out, const int *in, int value) {
   out[threadIdx.x + blockIdx.x * blockDim.x] = in[threadIdx.x + blockIdx.x * blockDim.x] + value;

@@ -29,9 +29,24 @@ MODULE = """
 
 def test_parameters_are_read_with_their_sizes():
     found = ptx.entries(MODULE)
-    assert [each.kind for each in found["add"].parameters] == ["ptr", "bits64", "bits32", "i16", "f64", "f16", "?12"]
+    assert [each.kind for each in found["add"].parameters] == [
+        "ptr",
+        "bits64",
+        "bits32",
+        "i16",
+        "f64",
+        "bytes2",
+        "bytes12",
+    ]
     assert [each.size for each in found["add"].parameters] == [8, 8, 4, 2, 8, 2, 12]
     assert found["add"].items == (32, 2, 1)
+
+
+def test_names_are_read_but_for_those_that_a_compiler_makes_up():
+    found = ptx.entries(
+        ".version 8.0\n.entry f(.param .u64 .ptr a, .param .align 4 .b8 f_param_1[8], .param .f32 z$) {}"
+    )
+    assert [each.name for each in found["f"].parameters] == ["a", "", "z$"]
 
 
 def test_a_module_that_marks_no_pointer_may_have_them_in_any_64_bits():

@@ -173,6 +173,7 @@ class Changes:
         return [node for node in self._nodes if isinstance(node, Launch) and node.vals]
 
     def _value_changes(self, key: Any, value: Any, now: _Sizes) -> list[Change]:
+        value = _kept(value)
         if not isinstance(key, str):
             if not (isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], int)):
                 raise TypeError(f"vals takes names or (command, position) as keys, not {key!r}")
@@ -236,6 +237,16 @@ class Changes:
             if not what.sized:  # those need the sizes as they are
                 places = tuple((launch.index, position) for launch, position in what.places)
                 self._batch.values[name] = tuple(slots[key] for key in what.keys), places
+
+
+def _kept(value: Any) -> Any:
+    """A value as the graph may keep it: a structure, which its owner may change, as bytes."""
+    if isinstance(value, int | float | bytes) or getattr(getattr(value, "dtype", None), "kind", "V") in "biufc":
+        return value
+    try:
+        return memoryview(value).tobytes()
+    except (TypeError, BufferError):  # an 8-bit float of NumPy's, or something that is refused
+        return value
 
 
 class _Sizes:

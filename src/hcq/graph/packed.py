@@ -1,7 +1,8 @@
 """Kernargs that somebody has filled: which buffers and values stand in them, where the program's layout is known.
 
-Buffers come first, 8 bytes each, from `kernargs_args_offset` on; then values, each aligned to its size. What does not
-live here: filling kernargs (hcq.queues.program), and what becomes of them (native, bound, saving).
+Buffers come first, 8 bytes each, from `kernargs_args_offset` on; then values, each aligned to its size,
+structures to 8. What does not live here: filling kernargs (hcq.queues.program), and what becomes of them (native,
+bound, saving).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hcq import _native
+from hcq.queues.launch import STRUCTURE_ALIGNMENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,12 +78,16 @@ def read(program: Any, kernargs: int) -> Packed:
     if count is None:
         return Packed(data, None, None)
     addresses = struct.unpack_from(f"<{count}Q", data, start)
-    if kinds is None or any(kind not in _CODES for kind in kinds):
+    if kinds is None or any(kind not in _CODES and not kind.startswith("bytes") for kind in kinds):
         return Packed(data, addresses, None)
-    vals, offset = [], start + 8 * count
+    vals: list[Any] = []
+    offset = start + 8 * count
     for kind in kinds:
-        size = struct.calcsize("<" + _CODES[kind])
-        offset = -(-(offset - start) // size) * size + start
-        vals.append(struct.unpack_from("<" + _CODES[kind], data, offset)[0])
+        structure = kind not in _CODES
+        size = int(kind[5:]) if structure else struct.calcsize("<" + _CODES[kind])
+        alignment = STRUCTURE_ALIGNMENT if structure else size
+        offset = -(-(offset - start) // alignment) * alignment + start
+        found = data[offset : offset + size]
+        vals.append(found if structure else struct.unpack("<" + _CODES[kind], found)[0])
         offset += size
     return Packed(data, addresses, tuple(vals))

@@ -259,6 +259,8 @@ def _value(value: Any) -> Any:
         return value
     if "float" in value:
         return float(value["float"])
+    if "dtype" not in value:
+        return bytes.fromhex(value["bytes"])
     import numpy
 
     return numpy.frombuffer(bytes.fromhex(value["bytes"]), dtypes.to_numpy(dtypes.of(value["dtype"])))[0]

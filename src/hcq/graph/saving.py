@@ -216,6 +216,8 @@ def _value(value: Any) -> Any:
         return int(value)
     if isinstance(value, float) and type(value) is float:
         return value if math.isfinite(value) else {"float": repr(value)}
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
     if hasattr(value, "tobytes") and hasattr(value, "dtype"):
         return {"dtype": value.dtype.name, "bytes": value.tobytes().hex()}
     raise ValueError(f"the value {value!r} can't be saved")

@@ -6,6 +6,7 @@ Everything here raises LaunchError and changes nothing. What does not live here:
 
 from __future__ import annotations
 
+import math
 import operator
 import struct
 import sys
@@ -36,14 +37,21 @@ VALUE_TYPES = {
     "f32": ("f", "float32"),
     "f64": ("d", "float64"),
     "boolean": ("?", "bool"),
+    "f8e4m3fn": ("B", "float8_e4m3fn"),
+    "f8e5m2": ("B", "float8_e5m2"),
 }
-"""The types of value parameters that a library may record: codes of the struct module, and NumPy's names."""
+"""The types of value parameters that a library may record: codes of the struct module, and NumPy's names. A structure
+of N bytes is "bytesN", and lies at a multiple of 8."""
 
 ACCESSES = (None, "r", "w", "rw")
 """What a launch may do to the memory of a buffer: not known, read, write, both."""
 
+STRUCTURE_ALIGNMENT = 8
 VALUE_MIN = -(2**31)
 VALUE_MAX = 2**32 - 1
+
+
+_SMALL_FLOATS = ("bf16", "f8e4m3fn", "f8e5m2")
 
 
 def check_sizes(global_size: Any, local_size: Any, limits: DeviceLimits) -> tuple[Dims, Dims]:
@@ -203,6 +211,8 @@ def _value(index: int, value: Any) -> tuple[bytes, int]:
 
 
 def _typed_value(index: int, value: Any, kind: str) -> tuple[bytes, int]:
+    if kind.startswith("bytes"):
+        return _structure(index, value, int(kind[5:])), STRUCTURE_ALIGNMENT
     code, dtype = VALUE_TYPES[kind]
     size = struct.calcsize(code)
     numpy = sys.modules.get("numpy")
@@ -210,8 +220,8 @@ def _typed_value(index: int, value: Any, kind: str) -> tuple[bytes, int]:
         if value.dtype.name != dtype:
             raise LaunchError(f"value {index} is {_shown(value)}: the parameter is {kind}")
         return value.tobytes(), size
-    if kind == "bf16":
-        return _bfloat16(index, value), size
+    if kind in _SMALL_FLOATS:
+        return _small_float(index, value, kind), size
     floating = kind[0] == "f"
     if isinstance(value, float):
         if not floating:
@@ -233,15 +243,34 @@ def _typed_value(index: int, value: Any, kind: str) -> tuple[bytes, int]:
     return data, size
 
 
-def _bfloat16(index: int, value: Any) -> bytes:
+def _structure(index: int, value: Any, size: int) -> bytes:
+    try:
+        data = bytes(memoryview(value).cast("B") if memoryview(value).ndim else memoryview(value).tobytes())
+    except (TypeError, ValueError):
+        scalar = getattr(value, "dtype", None) is not None and not getattr(value, "ndim", 1)
+        if not scalar:
+            raise LaunchError(
+                f"value {index} is {_shown(value)}: the parameter is a structure of {size} bytes"
+            ) from None
+        data = value.tobytes()
+    if len(data) != size:
+        raise LaunchError(f"value {index} has {len(data)} bytes: the parameter is a structure of {size} bytes")
+    return data
+
+
+def _small_float(index: int, value: Any, kind: str) -> bytes:
     from hcq import dtypes
 
     try:
-        held = dtypes.bfloat16.numpy.type(value)
-    except (TypeError, ValueError):
-        raise LaunchError(f"value {index} is {_shown(value)}: the parameter is bf16") from None
-    if not isinstance(value, float) and float(held) != value:
-        raise LaunchError(f"value {index} is {value!r}: bf16, the parameter's type, can't hold it exactly")
+        given = value if isinstance(value, float) else operator.index(value)
+        held = dtypes.of(VALUE_TYPES[kind][1]).numpy.type(given)
+    except (TypeError, ValueError, OverflowError):
+        raise LaunchError(f"value {index} is {_shown(value)}: the parameter is {kind}") from None
+    number = float(held)
+    if not math.isfinite(number) and number != given and not (math.isnan(given) and math.isnan(number)):
+        raise LaunchError(f"value {index} is {value!r}: it does not fit into the parameter, {kind}")
+    if isinstance(given, int) and number != given:
+        raise LaunchError(f"value {index} is {value!r}: {kind}, the parameter's type, can't hold it exactly")
     return bytes(held.tobytes())
 
 

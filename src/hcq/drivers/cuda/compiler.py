@@ -15,7 +15,7 @@ from hcq.drivers.cuda import mangling, nvrtc, ptx
 from hcq.errors import CompileError, InvalidProgram
 from hcq.runtime.compiler import Compiler, callers_level
 
-MAGIC = b"hcq cuda library 2\n"
+MAGIC = b"hcq cuda library 3\n"
 _DIGEST = 32
 _OPTIONS = ("--std=c++17", "-lineinfo")
 
@@ -26,7 +26,7 @@ class CompilerWarning(UserWarning):
 
 class Kernel(NamedTuple):
     """A kernel of a library. `arguments`: for each "ptr", "const" for a pointer that is only read through, a value's
-    type, "word" for 64 bits of which nobody said whether they are a pointer, or "?n" for a structure of n bytes.
+    type, "word" for 64 bits of which nobody said whether they are a pointer, or "bytesN" for a structure of N bytes.
     `names` are theirs, "" where nobody said them."""
 
     symbol: str

@@ -26,7 +26,7 @@ _BUILTIN = {
     "v": "void",
 }
 _TWO = {"Dh": "f16", "Di": "u32", "Ds": "u16", "Du": "u8", "DF16_": "f16", "DF16b": "bf16"}
-_CLASSES = {"__half": "f16", "__nv_bfloat16": "bf16"}
+_CLASSES = {"__half": "f16", "__nv_bfloat16": "bf16", "__nv_fp8_e4m3": "f8e4m3fn", "__nv_fp8_e5m2": "f8e5m2"}
 
 
 class Type(NamedTuple):

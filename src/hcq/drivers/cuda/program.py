@@ -44,14 +44,16 @@ class CUDAProgram(_native.Program, InterfaceProgram):
             known = ", ".join(library.kernels) or "none"
             raise InvalidProgram(f"no kernel {name!r} in the library: it has {known}")
         kernel = library.kernels[name]
-        for index, kind in enumerate(kernel.arguments):
-            if kind.startswith("?"):
-                raise InvalidProgram(
-                    f"{name}: argument {index} is a structure of {kind[1:]} bytes: expected scalars and pointers"
-                )
+        if "word" in kernel.arguments and any(kind.startswith("bytes") for kind in kernel.arguments):
+            raise InvalidProgram(
+                f"{name}: it takes structures, and its PTX does not say which of its 64-bit parameters are pointers: "
+                "mark them with .ptr, or give the CUDA C"
+            )
         try:
             loaded = _Loaded(_native.cuda_module(dev.native, library.image), kernel)
             return cls._of(dev, name, loaded)
+        except ValueError as error:
+            raise InvalidProgram(f"{name}: {error}") from None
         except RuntimeError as error:
             dev.raise_if_lost()
             raise InvalidProgram(f"{name}: {dev.dname} does not load the library: {error}") from error

@@ -13,7 +13,7 @@ _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{;]*)[{;]", re.DOTALL)
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s*((?:\.ptr)?(?:\s*\.(?:global|shared|const|local|param))?"
-    r"(?:\s*\.align\s+\d+)?)\s*[\w$%]+\s*(?:\[\s*(\d+)\s*\])?"
+    r"(?:\s*\.align\s+\d+)?)\s*([\w$%]+)\s*(?:\[\s*(\d+)\s*\])?"
 )
 _REQUIRED = re.compile(r"\.reqntid\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 _BITS = {8: "bits8", 16: "bits16", 32: "bits32"}
@@ -33,8 +33,8 @@ _ABOUT = re.compile(r"^// hcq\.kernel (\{.*\})$", re.MULTILINE)
 
 
 class Parameter(NamedTuple):
-    """`kind`: a key of VALUE_TYPES, "bits8" ... "bits32", "ptr"; "word" for 64 bits that may be a pointer; "?n" for n
-    bytes of a structure. `size` in bytes."""
+    """`kind`: a key of VALUE_TYPES, "bits8" ... "bits32", "ptr"; "word" for 64 bits that may be a pointer; "bytesN" for
+    N bytes of a structure, as halves are too here. `size` in bytes."""
 
     kind: str
     size: int
@@ -65,8 +65,10 @@ def entries(text: str) -> dict[str, Entry]:
         required = _REQUIRED.search(directives)
         x, y, z = (int(each or 1) for each in required.groups()) if required else (0, 0, 0)
         read = [_parameter(*each) for each in _PARAMETER.findall(parameters or "")]
+        made_up = re.compile(re.escape(name) + r"_param_\d+")  # by a compiler: it says nothing
+        read = [each._replace(name="") if made_up.fullmatch(each.name) else each for each in read]
         if marks:
-            read = [Parameter("bits64", 8) if each.kind == "word" else each for each in read]
+            read = [each._replace(kind="bits64") if each.kind == "word" else each for each in read]
         found[name] = Entry(tuple(_named(read, told.get(name))), (x, y, z))
     return found
 
@@ -80,12 +82,12 @@ def _named(read: list[Parameter], about: dict[str, Any] | None) -> list[Paramete
     return [Parameter(kind, each.size, name) for each, kind, name in zip(read, kinds, names, strict=True)]
 
 
-def _parameter(type_: str, pointer: str, count: str) -> Parameter:
+def _parameter(type_: str, pointer: str, name: str, count: str) -> Parameter:
     bits = int(re.sub(r"\D", "", type_.removeprefix("bf")) or 8)
     if count:
         size = int(count) * bits // 8
-        return Parameter("f16" if size == 2 else f"?{size}", size)  # halves are structures of 2 bytes
+        return Parameter(f"bytes{size}", size, name)
     if pointer.startswith(".ptr"):
-        return Parameter("ptr", 8)
+        return Parameter("ptr", 8, name)
     kind = _SIGNED.get(type_) or _BITS.get(bits) or "word"
-    return Parameter(kind, bits // 8)
+    return Parameter(kind, bits // 8, name)
