@@ -80,7 +80,7 @@ def _bulk(e: Emitter, i: Instruction) -> None:
     bytes_ = e.read(i.operands[2], "u32")
     spaces = [each for m in i.modifiers if (each := m.partition("::")[0]) in ("shared", "global")]
     to, of = (*spaces, "shared", "global")[:2]
-    _tell(e, pointer(e, target, to), bytes_, WRITE, to)
+    _tell(e, pointer(e, target, to), bytes_, ATOMIC if i.modifiers[0] == "reduce" else WRITE, to)
     _tell(e, pointer(e, source, of), bytes_, READ, of)
 
 

@@ -19,7 +19,7 @@ trans row col a b c d load store mma sp ordered_metadata block_scale
 init inval arrive_drop expect_tx complete_tx test_wait try_wait pending_count noComplete parity
 to proxy alias mbarrier_init launch_dependents fractional range cvt pack po shr7 shr15 reduce prefetch
 e2m1 e2m3 e3m2 ue8m0 e2m1x2 e2m3x2 e3m2x2 ue8m0x2 e2m1x4 e2m3x4 e3m2x4 e4m3x4 e5m2x4 s2f6x2 ue4m3
-b1 u4 s4 u2 s2 b4x16_p64 b6x16_p32 b8x16 im2col tile tensormap cp_mask 1d 2d 3d 4d 5d
+b1 u4 s4 u2 s2 b4x16_p64 b6x16_p32 b8x16 im2col tile tensormap cp_mask mask 1d 2d 3d 4d 5d
 """
 _WORDS = frozenset(_TEXT.split())
 _PATTERN = re.compile(r"m\d+n\d+(k\d+)?|[xv]\d+|\w+::[\w:]+|b\d+(x\d+\w*)?")

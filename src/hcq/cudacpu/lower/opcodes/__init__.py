@@ -14,6 +14,7 @@ from hcq.cudacpu.lower.opcodes import (  # noqa: F401  (each registers itself)
     floats,
     integers,
     ldmatrix,
+    mbarriers,
     memory,
     mma,
     moves,

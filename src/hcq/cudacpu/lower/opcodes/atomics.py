@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hcq.cudacpu.lower.opcodes.copies import complete
+from hcq.cudacpu.lower.opcodes.mbarriers import complete
 from hcq.cudacpu.lower.opcodes.memory import type_of
 from hcq.cudacpu.lower.pointers import moved, pointer, space_of
 from hcq.cudacpu.lower.registry import translates
@@ -48,7 +48,7 @@ def atom(e: Emitter, i: Instruction) -> None:
         e.wrong(f"{i.name} names another number of elements than its operand has")
     for n, (source, target) in enumerate(zip(sources, targets, strict=False)):
         _one(e, i, target, moved(e, at, n * size(type)), source, operation, type, alone)
-    if i.has("async"):
+    if i.has("async") and not i.has("mmio"):  # which no mbarrier is told of
         if not more:
             e.wrong(f"{i.name} has too few operands")
         complete(e, i, more[0], size(type) * len(sources))
@@ -74,16 +74,35 @@ def _update(e: Emitter, i: Instruction, at: str, value: str, operation: str, typ
     t, align = llvm(type), size(type)
     if type in ("f16", "bf16"):
         return _narrow(e, at, value, operation, type)
-    name = _SIMPLE.get(operation)
-    if name is None and type in ("f32", "f64"):
-        name = {"add": "fadd", "min": "fmin", "max": "fmax"}[operation]
-    elif name is None:
-        name = operation if operation == "add" else ("" if type[0] == "s" else "u") + operation
+    name = _name(operation, type)
     if alone and name in _PLAIN:
         old = e.op(f"load {t}, ptr {at}, align {align}")
         e.do(f"store {t} {_PLAIN[name](e, t, old, value)}, ptr {at}, align {align}")
         return old
     return e.op(f"atomicrmw {name} ptr {at}, {t} {value} {_order(i)}, align {align}")
+
+
+def _name(operation: str, type: str) -> str:
+    """As LLVM calls it."""
+    if operation in _SIMPLE:
+        return _SIMPLE[operation]
+    if type in ("f32", "f64"):
+        return {"add": "fadd", "min": "fmin", "max": "fmax"}[operation]
+    return operation if operation == "add" else ("" if type[0] == "s" else "u") + operation
+
+
+def over_memory(e: Emitter, i: Instruction, to: str, start: str, count: str) -> None:
+    """Combine each element at `to` with that at `start`, over so many bytes, as the modifiers say."""
+    type, operation = type_of(e, i), next((m for m in i.modifiers if m in _OPERATIONS), "")
+    if operation in ("", "cas", "exch"):
+        e.wrong(f"{i.name} names no operation")
+    t, name = llvm(type), f"help.bulk.{type}.{operation}"
+    if type in ("f16", "bf16"):
+        step = f"call i16 @{_loop(e, operation, type)}(ptr %to, i16 %value)"
+    else:
+        step = f"atomicrmw {_name(operation, type)} ptr %to, {t} %value monotonic, align {size(type)}"
+    e.helper(name, _OVER % {"name": name, "t": t, "size": size(type), "step": step})
+    e.do(f"call void @{name}(ptr {to}, ptr {start}, i64 {count})")
 
 
 def _swap(
@@ -142,6 +161,10 @@ _PLAIN = {
 
 
 def _narrow(e: Emitter, at: str, value: str, operation: str, type: str) -> str:
+    return e.op(f"call i16 @{_loop(e, operation, type)}(ptr {at}, i16 {value})")
+
+
+def _loop(e: Emitter, operation: str, type: str) -> str:
     """A compare-and-swap loop round the operation in float, which rounds once: float has bits enough."""
     name = f"help.atomic.{type}.{operation}"
     step = "fadd float %x, %y"
@@ -149,7 +172,7 @@ def _narrow(e: Emitter, at: str, value: str, operation: str, type: str) -> str:
         step = f"call float {extreme_function(e, operation)}(float %x, float %y)"
     widen, shrink = half_functions(e, type)
     e.helper(name, _LOOP % {"name": name, "step": step, "widen": widen, "shrink": shrink})
-    return e.op(f"call i16 @{name}(ptr {at}, i16 {value})")
+    return name
 
 
 _LOOP = """define internal i16 @%(name)s(ptr %%at, i16 %%value) #0 {
@@ -168,4 +191,22 @@ again:
   br i1 %%done, label %%end, label %%again
 end:
   ret i16 %%old
+}"""
+
+_OVER = """define internal void @%(name)s(ptr %%first, ptr %%start, i64 %%bytes) #0 {
+entry:
+  br label %%check
+check:
+  %%at = phi i64 [ 0, %%entry ], [ %%next, %%body ]
+  %%more = icmp ult i64 %%at, %%bytes
+  br i1 %%more, label %%body, label %%end
+body:
+  %%to = getelementptr i8, ptr %%first, i64 %%at
+  %%from = getelementptr i8, ptr %%start, i64 %%at
+  %%value = load %(t)s, ptr %%from, align %(size)d
+  %%old = %(step)s
+  %%next = add i64 %%at, %(size)d
+  br label %%check
+end:
+  ret void
 }"""

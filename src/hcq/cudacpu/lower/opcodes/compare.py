@@ -9,7 +9,7 @@ from __future__ import annotations
 from hcq.cudacpu.lower.emitter import Emitter
 from hcq.cudacpu.lower.helpers import intrinsic
 from hcq.cudacpu.lower.opcodes.floats import HALVES, WIDE, join, modifiers, split
-from hcq.cudacpu.lower.opcodes.moves import combined, write_predicates
+from hcq.cudacpu.lower.opcodes.moves import combined, truth, write_predicates
 from hcq.cudacpu.lower.registry import translates
 from hcq.cudacpu.lower.types import is_type, llvm
 from hcq.cudacpu.lower.values.arithmetic import IR, canonical, extreme, flushed, flushed_bits, shrink, widen
@@ -23,7 +23,6 @@ CONDITIONS = {
     "num": "ord",
     "nan": "uno",
 }
-ONES = {"f32": "1.0", "f16": "15360", "bf16": "16256"}
 FLOATS = (*WIDE, *HALVES)
 
 
@@ -77,16 +76,9 @@ def set_(e: Emitter, instruction: Instruction) -> None:
     found = [combined(e, instruction, each, rest) for each in _compared(e, instruction, kind)]
     if len(found) == 2:
         half = HALVES.get(to, "s16")
-        e.write(destination, join(e, *(_truth(e, each, half) for each in found)), to)
+        e.write(destination, join(e, *(truth(e, each, half) for each in found)), to)
     else:
-        e.write(destination, _truth(e, found[0], to), to)
-
-
-def _truth(e: Emitter, holds: str, to: str) -> str:
-    """1.0 of a float type, or all bits."""
-    if to in ONES:
-        return e.op(f"select i1 {holds}, {IR[to]} {ONES[to]}, {IR[to]} {'0.0' if to == 'f32' else '0'}")
-    return e.op(f"sext i1 {holds} to {llvm(to)}")
+        e.write(destination, truth(e, found[0], to), to)
 
 
 @translates("testp", types=WIDE)

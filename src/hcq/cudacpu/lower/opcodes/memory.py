@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hcq.cudacpu.lower.opcodes.copies import complete, fill
-from hcq.cudacpu.lower.pointers import moved, pointer, space_of
+from hcq.cudacpu.lower.opcodes.mbarriers import complete
+from hcq.cudacpu.lower.pointers import moved, pointer, space_of, wide
 from hcq.cudacpu.lower.registry import translates
 from hcq.cudacpu.lower.types import bits_of, is_type, llvm, size
 from hcq.cudacpu.ptx.nodes import Address, Immediate, Instruction, Operand, Register, Sink, Symbol, Vector
@@ -49,7 +49,7 @@ def load(e: Emitter, i: Instruction) -> None:
 @translates("st")
 def store(e: Emitter, i: Instruction) -> None:
     if i.has("bulk"):
-        fill(e, i)
+        _fill(e, i)
         return
     type, space = type_of(e, i), space_of(i)
     address, source, *rest = e.operands(i, 2, 3)
@@ -60,8 +60,18 @@ def store(e: Emitter, i: Instruction) -> None:
     values = [_value(e, part, type) for part in parts]
     for number, (memory, value) in enumerate(values):
         _store(e, memory, value, moved(e, at, number * size(type)), order, _align(type, len(parts), number), mark)
-    if i.has("async"):
+    if i.has("async") and not i.has("mmio"):  # which no mbarrier is told of
         complete(e, i, rest[0], size(type) * len(parts))
+
+
+def _fill(e: Emitter, i: Instruction) -> None:
+    """st.bulk: zeros."""
+    address, size, value = e.operands(i, 3)
+    if not isinstance(value, Immediate) or value.value != 0:
+        e.wrong("st.bulk stores zero")
+    count = wide(e, size) if isinstance(size, Register) else e.read(size, "b64")
+    at = pointer(e, address, space_of(i))
+    e.intrinsic("llvm.memset.p0.i64", "void", ("ptr", at), ("i8", "0"), ("i64", count), ("i1", "false"))
 
 
 @translates("prefetch", "prefetchu", "applypriority", "discard")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hcq.cudacpu.lower.emitter import Emitter
 
 _INTEGERS = ("b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64")
+_ONES = {"f32": "1.0", "f16": "15360", "bf16": "16256"}
 _COMPARISONS = {"eq": "eq", "ne": "ne", "lo": "ult", "ls": "ule", "hi": "ugt", "hs": "uge"}
 
 
@@ -91,15 +92,14 @@ def combined(e: Emitter, i: Instruction, result: str, c: list[Operand]) -> str:
 def set_(e: Emitter, i: Instruction) -> None:
     d, a, b, *c = e.operands(i, 3, 4)
     to, source = [m for m in i.modifiers if is_type(m)]
-    write_set(e, d, combined(e, i, compare(e, i, a, b, source), c), to)
+    e.write(d, truth(e, combined(e, i, compare(e, i, a, b, source), c), to), to)
 
 
-def write_set(e: Emitter, d: Operand, result: str, to: str) -> None:
-    """All bits, or 1.0, where the comparison holds, else 0."""
-    if to == "f32":
-        e.write(d, e.op(f"select i1 {result}, float 1.0, float 0.0"), to)
-    else:
-        e.write(d, e.op(f"sext i1 {result} to {llvm(to)}"), to)
+def truth(e: Emitter, holds: str, to: str) -> str:
+    """What `set` gives: 1.0 of a float type, or all bits, where the comparison holds, else 0."""
+    if to in _ONES:
+        return e.op(f"select i1 {holds}, {llvm(to)} {_ONES[to]}, {llvm(to)} {'0.0' if to == 'f32' else '0'}")
+    return e.op(f"sext i1 {holds} to {llvm(to)}")
 
 
 def compare(e: Emitter, i: Instruction, a: Operand, b: Operand, type: str) -> str:
