@@ -102,6 +102,9 @@ struct Program {
   std::atomic<uint64_t> given_items{0};
   std::string home;
   void (*end)(Program*) = nullptr;
+  // Of one whose groups are all to be there at a time: how many of `items` can be. Null: any number will do. With the
+  // GIL held.
+  uint64_t (*most_groups)(const Program&, const uint32_t items[3]) = nullptr;
 
   // How long a launch of so many work-items may take, in ns, by the last run; 0 before the first. A program runs with
   // many sizes in turn where its results are worked on by itself, as in a sum of sums.

@@ -77,53 +77,56 @@ static_assert(sizeof(Copy3D) == 200, "CUDA_MEMCPY3D_v2");
 constexpr int kUnified = 4;
 
 // X(name here, symbol, arguments)
-#define HCQ_CUDA_FUNCTIONS(X)                                                        \
-  X(init, cuInit, (unsigned))                                                        \
-  X(driver_version, cuDriverGetVersion, (int*))                                      \
-  X(error_name, cuGetErrorName, (Result, const char**))                              \
-  X(error_string, cuGetErrorString, (Result, const char**))                          \
-  X(device_count, cuDeviceGetCount, (int*))                                          \
-  X(device_get, cuDeviceGet, (Ordinal*, int))                                        \
-  X(device_name, cuDeviceGetName, (char*, int, Ordinal))                             \
-  X(device_total, cuDeviceTotalMem_v2, (size_t*, Ordinal))                           \
-  X(device_attribute, cuDeviceGetAttribute, (int*, int, Ordinal))                    \
-  X(can_access_peer, cuDeviceCanAccessPeer, (int*, Ordinal, Ordinal))                \
-  X(primary_retain, cuDevicePrimaryCtxRetain, (Handle*, Ordinal))                    \
-  X(primary_release, cuDevicePrimaryCtxRelease_v2, (Ordinal))                        \
-  X(primary_reset, cuDevicePrimaryCtxReset_v2, (Ordinal))                            \
-  X(push, cuCtxPushCurrent_v2, (Handle))                                             \
-  X(pop, cuCtxPopCurrent_v2, (Handle*))                                              \
-  X(current, cuCtxGetCurrent, (Handle*))                                             \
-  X(synchronize, cuCtxSynchronize, ())                                               \
-  X(enable_peer, cuCtxEnablePeerAccess, (Handle, unsigned))                          \
-  X(mem_info, cuMemGetInfo_v2, (size_t*, size_t*))                                   \
-  X(mem_alloc, cuMemAlloc_v2, (Address*, size_t))                                    \
-  X(mem_free, cuMemFree_v2, (Address))                                               \
-  X(mem_alloc_managed, cuMemAllocManaged, (Address*, size_t, unsigned))              \
-  X(pointer_attribute, cuPointerGetAttribute, (void*, int, Address))                 \
-  X(host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                          \
-  X(host_free, cuMemFreeHost, (void*))                                               \
-  X(host_address, cuMemHostGetDevicePointer_v2, (Address*, void*, unsigned))         \
-  X(host_register, cuMemHostRegister_v2, (void*, size_t, unsigned))                  \
-  X(host_unregister, cuMemHostUnregister, (void*))                                   \
-  X(copy_async, cuMemcpyAsync, (Address, Address, size_t, Handle))                   \
-  X(stream_create, cuStreamCreate, (Handle*, unsigned))                              \
-  X(stream_destroy, cuStreamDestroy_v2, (Handle))                                    \
-  X(stream_query, cuStreamQuery, (Handle))                                           \
-  X(stream_synchronize, cuStreamSynchronize, (Handle))                               \
-  X(stream_wait_event, cuStreamWaitEvent, (Handle, Handle, unsigned))                \
-  X(event_create, cuEventCreate, (Handle*, unsigned))                                \
-  X(event_destroy, cuEventDestroy_v2, (Handle))                                      \
-  X(event_record, cuEventRecord, (Handle, Handle))                                   \
-  X(event_query, cuEventQuery, (Handle))                                             \
-  X(event_synchronize, cuEventSynchronize, (Handle))                                 \
-  X(event_elapsed, cuEventElapsedTime, (float*, Handle, Handle))                     \
-  X(module_load, cuModuleLoadDataEx, (Handle*, const void*, unsigned, int*, void**)) \
-  X(module_unload, cuModuleUnload, (Handle))                                         \
-  X(module_function, cuModuleGetFunction, (Handle*, Handle, const char*))            \
-  X(function_attribute, cuFuncGetAttribute, (int*, int, Handle))                     \
-  X(function_set, cuFuncSetAttribute, (Handle, int, int))                            \
-  X(launch, cuLaunchKernel,                                                          \
+#define HCQ_CUDA_FUNCTIONS(X)                                                                       \
+  X(init, cuInit, (unsigned))                                                                       \
+  X(driver_version, cuDriverGetVersion, (int*))                                                     \
+  X(error_name, cuGetErrorName, (Result, const char**))                                             \
+  X(error_string, cuGetErrorString, (Result, const char**))                                         \
+  X(device_count, cuDeviceGetCount, (int*))                                                         \
+  X(device_get, cuDeviceGet, (Ordinal*, int))                                                       \
+  X(device_name, cuDeviceGetName, (char*, int, Ordinal))                                            \
+  X(device_total, cuDeviceTotalMem_v2, (size_t*, Ordinal))                                          \
+  X(device_attribute, cuDeviceGetAttribute, (int*, int, Ordinal))                                   \
+  X(can_access_peer, cuDeviceCanAccessPeer, (int*, Ordinal, Ordinal))                               \
+  X(primary_retain, cuDevicePrimaryCtxRetain, (Handle*, Ordinal))                                   \
+  X(primary_release, cuDevicePrimaryCtxRelease_v2, (Ordinal))                                       \
+  X(primary_reset, cuDevicePrimaryCtxReset_v2, (Ordinal))                                           \
+  X(push, cuCtxPushCurrent_v2, (Handle))                                                            \
+  X(pop, cuCtxPopCurrent_v2, (Handle*))                                                             \
+  X(current, cuCtxGetCurrent, (Handle*))                                                            \
+  X(synchronize, cuCtxSynchronize, ())                                                              \
+  X(enable_peer, cuCtxEnablePeerAccess, (Handle, unsigned))                                         \
+  X(mem_info, cuMemGetInfo_v2, (size_t*, size_t*))                                                  \
+  X(mem_alloc, cuMemAlloc_v2, (Address*, size_t))                                                   \
+  X(mem_free, cuMemFree_v2, (Address))                                                              \
+  X(mem_alloc_managed, cuMemAllocManaged, (Address*, size_t, unsigned))                             \
+  X(pointer_attribute, cuPointerGetAttribute, (void*, int, Address))                                \
+  X(host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                                         \
+  X(host_free, cuMemFreeHost, (void*))                                                              \
+  X(host_address, cuMemHostGetDevicePointer_v2, (Address*, void*, unsigned))                        \
+  X(host_register, cuMemHostRegister_v2, (void*, size_t, unsigned))                                 \
+  X(host_unregister, cuMemHostUnregister, (void*))                                                  \
+  X(copy_async, cuMemcpyAsync, (Address, Address, size_t, Handle))                                  \
+  X(stream_create, cuStreamCreate, (Handle*, unsigned))                                             \
+  X(stream_destroy, cuStreamDestroy_v2, (Handle))                                                   \
+  X(stream_query, cuStreamQuery, (Handle))                                                          \
+  X(stream_synchronize, cuStreamSynchronize, (Handle))                                              \
+  X(stream_wait_event, cuStreamWaitEvent, (Handle, Handle, unsigned))                               \
+  X(event_create, cuEventCreate, (Handle*, unsigned))                                               \
+  X(event_destroy, cuEventDestroy_v2, (Handle))                                                     \
+  X(event_record, cuEventRecord, (Handle, Handle))                                                  \
+  X(event_query, cuEventQuery, (Handle))                                                            \
+  X(event_synchronize, cuEventSynchronize, (Handle))                                                \
+  X(event_elapsed, cuEventElapsedTime, (float*, Handle, Handle))                                    \
+  X(module_load, cuModuleLoadDataEx, (Handle*, const void*, unsigned, int*, void**))                \
+  X(module_unload, cuModuleUnload, (Handle))                                                        \
+  X(module_function, cuModuleGetFunction, (Handle*, Handle, const char*))                           \
+  X(function_attribute, cuFuncGetAttribute, (int*, int, Handle))                                    \
+  X(function_set, cuFuncSetAttribute, (Handle, int, int))                                           \
+  X(groups_at_a_time, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, Handle, int, size_t))     \
+  X(launch_together, cuLaunchCooperativeKernel,                                                     \
+    (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**)) \
+  X(launch, cuLaunchKernel,                                                                         \
     (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, void**))
 
 // Those that a driver, or a device, may lack: null then.

@@ -92,6 +92,12 @@ Copy3D copy_node(const uint8_t* packet) {
   return copy;
 }
 
+// Graphs launch cooperatively by an attribute of nodes, which has no update: such commands go one by one.
+bool together(const uint8_t* packet) {
+  if (header(packet).type != PacketType::exec) return false;
+  return static_cast<const Kernel*>(reinterpret_cast<const ExecPacket*>(packet)->program->entry)->together;
+}
+
 bool make(Runs& runs, Run& run, const uint8_t* first, uint32_t bytes) {
   end(runs, run);
   run.nodes.clear();
@@ -102,7 +108,8 @@ bool make(Runs& runs, Run& run, const uint8_t* first, uint32_t bytes) {
   for (uint32_t at = 0; made && at < bytes; at += header(first + at).units * kUnit) {
     const uint8_t* packet = first + at;
     Node node{at, header(packet).units * kUnit, nullptr};
-    if (does(packet)) {
+    if (together(packet)) made = false;
+    if (made && does(packet)) {
       const Handle* after = before ? &before : nullptr;
       size_t count = before ? 1 : 0;
       if (header(packet).type == PacketType::exec) {

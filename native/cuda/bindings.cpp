@@ -45,6 +45,7 @@ nb::dict words_of(const Facts& f) {
   d["unified"] = bool(f.unified);
   d["maps_host"] = bool(f.maps_host);
   d["integrated"] = bool(f.integrated);
+  d["cooperative"] = bool(f.cooperative);
   d["copy_engines"] = f.copy_engines;
   d["pools"] = bool(f.pools);
   d["pci"] = nb::make_tuple(f.pci_domain, f.pci_bus, f.pci_device);
@@ -75,9 +76,17 @@ void serve(nb::handle device, std::shared_ptr<Context> context) {
 
 void end(Program* program) { delete static_cast<Kernel*>(program->entry); }
 
+uint64_t most_groups(const Program& program, const uint32_t items[3]) {
+  try {
+    return groups_at_a_time(*static_cast<const Kernel*>(program.entry), items);
+  } catch (const Failure&) {
+    return UINT64_MAX;  // a kernel has broken the context: the launch is told which
+  }
+}
+
 nb::object make_program(std::shared_ptr<Module> module, const std::string& symbol, const std::string& name,
                         const std::vector<std::string>& arguments, const std::vector<std::string>& names, bool typed,
-                        std::tuple<uint32_t, uint32_t, uint32_t> wanted, uint32_t local) {
+                        std::tuple<uint32_t, uint32_t, uint32_t> wanted, uint32_t local, bool together) {
   auto k = std::make_unique<Kernel>();
   int most_items = 0;
   without_gil([&] {
@@ -91,6 +100,7 @@ nb::object make_program(std::shared_ptr<Module> module, const std::string& symbo
   k->module = std::move(module);
   k->typed = typed;
   k->local = local;
+  k->together = together;
   k->arguments.resize(arguments.size());
   for (const Laid& each : laid) k->arguments[each.index] = Argument{each.offset, each.size};
   if (!typed) {
@@ -98,6 +108,7 @@ nb::object make_program(std::shared_ptr<Module> module, const std::string& symbo
     program->params.clear();
     program->pointers = program->kernargs_size = 0;
   }
+  if (together) program->most_groups = most_groups;
   program->end = end;
   program->entry = k.release();
   return program_capsule(std::move(program));
@@ -172,7 +183,7 @@ void bind(nb::module_& m) {
       },
       nb::arg("context"), nb::arg("image"), "Load PTX or a cubin. RuntimeError with what the driver said.");
   m.def("cuda_program", make_program, nb::arg("module"), nb::arg("symbol"), nb::arg("name"), nb::arg("arguments"),
-        nb::arg("names"), nb::arg("typed"), nb::arg("wanted"), nb::arg("local") = 0,
+        nb::arg("names"), nb::arg("typed"), nb::arg("wanted"), nb::arg("local") = 0, nb::arg("together") = false,
         "What a Program is made of: a kernel of a module, its arguments' types and names in order, the only size of "
         "groups\n"
         "that it takes, (0, 0, 0) for any, and bytes of local memory beside what it declares. RuntimeError where the "

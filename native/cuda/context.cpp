@@ -26,6 +26,7 @@ enum Attribute {
   kMajor = 75,
   kMinor = 76,
   kConcurrentManaged = 89,
+  kCooperative = 95,
   kSharedMemoryOptin = 97,
   kPools = 115,
   kStreamOperations64 = 122,
@@ -62,6 +63,7 @@ Facts facts_of(int index) {
   f.maps_host = ask(kMapsHost);
   f.integrated = ask(kIntegrated);
   f.managed = ask(kConcurrentManaged);
+  f.cooperative = ask(kCooperative);
   f.copy_engines = ask(kCopyEngines);
   f.stream_operations = ask(kStreamOperations64);
   f.pools = ask(kPools);

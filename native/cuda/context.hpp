@@ -19,7 +19,7 @@ struct Facts {
   int driver_version;
   int group_items, group_size[3], groups[3];
   int local_memory, local_memory_most, multiprocessors, warp, major, minor;
-  int unified, maps_host, integrated, managed, copy_engines, stream_operations, pools;
+  int unified, maps_host, integrated, managed, cooperative, copy_engines, stream_operations, pools;
   int pci_domain, pci_bus, pci_device;
 };
 

@@ -205,9 +205,12 @@ bool exec(void* opened, const Program& program, const uint8_t* arguments, const 
   if (!g) return false;
   void* pointers[kMostArguments];
   point(kernel, arguments, pointers);
-  Result result = api().launch(kernel.function, groups[0], groups[1], groups[2], items[0], items[1], items[2],
-                               kernel.local, lane.stream, pointers, nullptr);
-  return end_command(lane, g, !failed(result, "cuLaunchKernel", error), out->timed, out, error);
+  Result result = kernel.together ? api().launch_together(kernel.function, groups[0], groups[1], groups[2], items[0],
+                                                          items[1], items[2], kernel.local, lane.stream, pointers)
+                                  : api().launch(kernel.function, groups[0], groups[1], groups[2], items[0], items[1],
+                                                 items[2], kernel.local, lane.stream, pointers, nullptr);
+  const char* call = kernel.together ? "cuLaunchCooperativeKernel" : "cuLaunchKernel";
+  return end_command(lane, g, !failed(result, call, error), out->timed, out, error);
 }
 
 bool copy(void* opened, uint64_t destination, uint64_t source, uint64_t bytes, Command* out, std::string* error) {

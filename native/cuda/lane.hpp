@@ -33,7 +33,11 @@ struct Kernel {
   std::vector<Argument> arguments;  // in the kernel's order
   bool typed;                       // else each argument is in 8 bytes, behind their number
   uint32_t local = 0;               // bytes of local memory a group beside what the kernel declares
+  bool together = false;            // launched cooperatively: all groups are there at a time
 };
+
+// How many groups of `items` a kernel may have that is launched so; throws Failure.
+uint64_t groups_at_a_time(const Kernel& kernel, const uint32_t items[3]);
 
 // Bytes of local memory that a kernel declares, a group; throws Failure.
 uint32_t declared_local(const Module& module, const std::string& symbol);

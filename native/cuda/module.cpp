@@ -43,6 +43,16 @@ uint32_t declared_local(const Module& module, const std::string& symbol) {
   return static_cast<uint32_t>(bytes);
 }
 
+uint64_t groups_at_a_time(const Kernel& kernel, const uint32_t items[3]) {
+  const Context& context = *kernel.module->context;
+  Current current(context);
+  int each = 0;  // a multiprocessor
+  int all = static_cast<int>(items[0] * items[1] * items[2]);
+  check("cuOccupancyMaxActiveBlocksPerMultiprocessor",
+        api().groups_at_a_time(&each, kernel.function, all, kernel.local));
+  return static_cast<uint64_t>(each) * static_cast<uint64_t>(context.facts().multiprocessors);
+}
+
 void allow_local(Module& module, Handle function, uint32_t bytes) {
   Current current(*module.context);
   std::lock_guard<std::mutex> guard(module.lock);

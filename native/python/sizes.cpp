@@ -46,6 +46,9 @@ bool parse_sizes(PyObject* value, const uint64_t limits[3], uint32_t out[3], con
   }
   return true;
 }
+std::string dims(const uint32_t sizes[3]) {
+  return "(" + std::to_string(sizes[0]) + ", " + std::to_string(sizes[1]) + ", " + std::to_string(sizes[2]) + ")";
+}
 }  // namespace
 
 bool parse_groups(PyObject* value, const Limits& limits, uint32_t out[3]) {
@@ -72,9 +75,6 @@ bool check_sizes(const Program& program, const uint32_t groups[3], const uint32_
   }
   if (program.kind == EntryKind::elsewhere) {
     uint64_t product = static_cast<uint64_t>(items[0]) * items[1] * items[2];
-    auto dims = [](const uint32_t sizes[3]) {
-      return "(" + std::to_string(sizes[0]) + ", " + std::to_string(sizes[1]) + ", " + std::to_string(sizes[2]) + ")";
-    };
     if (program.wanted_items[0] && std::memcmp(program.wanted_items, items, sizeof program.wanted_items) != 0)
       return refuse(program.name + " is compiled for groups of " + dims(program.wanted_items) + ", and " + dims(items) +
                     " are given");
@@ -86,6 +86,11 @@ bool check_sizes(const Program& program, const uint32_t groups[3], const uint32_
   unsigned __int128 total = static_cast<unsigned __int128>(groups[0]) * groups[1] * groups[2];
   if (total > (1ull << 48))
     return refuse("global_size has " + std::to_string(static_cast<double>(total)) + " groups, the limit is 2^48");
+  uint64_t most = program.most_groups && total ? program.most_groups(program, items) : UINT64_MAX;
+  if (total > most)
+    return refuse(program.name + ": " + std::to_string(static_cast<uint64_t>(total)) +
+                  " groups are to be there at a time, and this device runs " + std::to_string(most) + " of " +
+                  dims(items) + " with their local memory");
   return true;
 }
 

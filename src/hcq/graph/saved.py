@@ -208,8 +208,9 @@ class Running:
             raise ValueError(
                 f"{described['name']} has no source in this file: its binary runs only where it is trusted"
             )
-        local = described.get("local_memory", 0)
-        return program.with_local_memory(local) if local else program
+        if local := described.get("local_memory", 0):
+            program = program.with_local_memory(local)
+        return program.cooperative() if described.get("cooperative") else program
 
     def _view(self, place: list[int]) -> Any:
         number, offset, size = place

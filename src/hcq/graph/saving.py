@@ -169,6 +169,8 @@ class _Writer:
         }
         if program.local_memory_bytes:
             found["local_memory"] = program.local_memory_bytes
+        if program.is_cooperative:
+            found["cooperative"] = True
         if source is not None:
             found["source"] = f"programs/{number}.src"
             self.files[found["source"]] = source.encode() if isinstance(source, str) else bytes(source)

@@ -40,6 +40,8 @@ class HCQProgram:
     accesses: Sequence[str | None] | None = None
     local_memory_bytes: int = 0
     """Bytes of local memory that a group gets beside what the kernel declares; set by with_local_memory."""
+    is_cooperative: bool = False
+    """Whether all groups of a launch are there at a time (cooperative)."""
 
     def __init__(self, device: HCQCompiled, name: str, kernargs_alloc_size: int, kernargs_args_offset: int = 0) -> None:
         self.device = device
@@ -118,6 +120,21 @@ class HCQProgram:
         """
         count = launch.check_local_memory(self.name, nbytes, self._most_local_memory())
         return self if count == self.local_memory_bytes else self._with_local_memory(count)
+
+    def cooperative(self) -> Self:
+        """The same kernel as a program whose groups are all there at a time, in launches of every kind, so that they
+        may wait for each other. This one stays as it is.
+
+        Launches of it take as many groups as the device runs at a time; more is a LaunchError before anything is
+        queued. LaunchError here on devices that launch nothing so.
+        """
+        return self if self.is_cooperative else self._cooperative()
+
+    def _cooperative(self) -> Self:
+        """A driver's own part of cooperative."""
+        raise LaunchError(
+            f"{self.name}: {self.device.dname} has no cooperative launches: groups don't wait for each other"
+        )
 
     def _most_local_memory(self) -> int:
         return self.device.limits.local_memory_bytes

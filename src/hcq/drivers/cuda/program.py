@@ -62,14 +62,14 @@ class CUDAProgram(_native.Program, InterfaceProgram):
         """`__new__` has done everything."""
 
     @classmethod
-    def _of(cls, dev: CUDADevice, name: str, loaded: _Loaded, local_memory: int = 0) -> Self:
+    def _of(cls, dev: CUDADevice, name: str, loaded: _Loaded, local_memory: int = 0, together: bool = False) -> Self:
         module, (symbol, arguments, names, items) = loaded
         typed = "word" not in arguments
         kinds = [kind if kind != "word" else "u64" for kind in arguments]
-        made = _native.cuda_program(module, symbol, name, kinds, names, typed, items, local_memory)
+        made = _native.cuda_program(module, symbol, name, kinds, names, typed, items, local_memory, together)
         self = super().__new__(cls, dev, name, made)
         self._loaded = loaded
-        self.local_memory_bytes = local_memory
+        self.local_memory_bytes, self.is_cooperative = local_memory, together
         if typed:
             values = [kind for kind in arguments if kind not in ("ptr", "const")]
             self.buffer_count = len(arguments) - len(values)
@@ -91,12 +91,26 @@ class CUDAProgram(_native.Program, InterfaceProgram):
                     f"{self.name}: {nbytes} bytes of local memory, and the kernel declares {declared}: "
                     f"{dev.dname} gives a group {most}"
                 )
-            made = self._of(dev, self.name, self._loaded, nbytes)
+            return self._as(nbytes, self.is_cooperative)
         except RuntimeError as error:
             if isinstance(error, LaunchError):
                 raise
             dev.raise_if_lost()
             raise LaunchError(f"{self.name}: {dev.dname} gives no {nbytes} bytes of local memory: {error}") from error
+
+    def _cooperative(self) -> Self:
+        dev = self.device
+        dev.check_usable()
+        if not dev.found.facts["cooperative"]:
+            return super()._cooperative()
+        try:
+            return self._as(self.local_memory_bytes, True)
+        except RuntimeError:
+            dev.raise_if_lost()
+            raise
+
+    def _as(self, local_memory: int, together: bool) -> Self:
+        made = self._of(self.device, self.name, self._loaded, local_memory, together)
         made.accesses = self.accesses
         if hasattr(self, "source"):
             made.source = self.source

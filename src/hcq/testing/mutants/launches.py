@@ -94,6 +94,11 @@ def local_memory_is_not_checked() -> Context:
     return patch.object(NullProgram, "with_local_memory", lambda self, nbytes: self)
 
 
+@breaks("launch.cooperative", "test_a_program_is_launched_cooperatively_or_refuses_it")
+def a_cooperative_program_is_as_any() -> Context:
+    return patch.object(NullProgram, "cooperative", lambda self: self)
+
+
 @breaks("launch.starts_unwaited", "test_work_starts_soon_though_nobody_waits")
 def work_starts_late() -> Context:
     return queues("submit", lambda submit: lambda self, dev: (time.sleep(0.0005), submit(self, dev))[1])

@@ -248,6 +248,23 @@ def test_a_program_is_given_local_memory_or_refuses_it(dev, kernels):
     given(wait=True)
 
 
+@promise("launch.cooperative")
+@needs("compiles", "queues")
+def test_a_program_is_launched_cooperatively_or_refuses_it(dev, kernels):
+    assert not kernels.nothing.is_cooperative
+    try:
+        given = kernels.nothing.cooperative()
+    except LaunchError as refused:
+        assert "cooperative" in str(refused)
+        return
+    assert given.is_cooperative and not kernels.nothing.is_cooperative
+    given(global_size=(2, 1, 1), wait=True)
+    before = dev.timeline_value
+    with pytest.raises(LaunchError):
+        given(global_size=(dev.limits.max_groups[0], 1, 1), local_size=dev.limits.max_group_size)
+    assert dev.timeline_value == before
+
+
 # -- arguments --------------------------------------------------------------------------------------------------------
 
 
