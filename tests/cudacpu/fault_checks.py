@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 import tempfile
 
 import numpy as np
-from driver import CudaError, cuda, fresh, launch, refused
+from driver import HEAD, CudaError, cuda, fresh, kernel, launch, out, refused
 from executor_checks import outcome, threads
 
 
@@ -75,3 +77,75 @@ def check_a_failed_grid_leaves_others_of_the_process_alone():
         fresh()
         good = threads("mov.u32 %r20, %r4; bar.sync 0;")
         assert (outcome(good, 100, 64).ravel() == np.arange(6400)).all()
+
+
+# What becomes of a thread's number in %r1, of 64 threads, and where in the first bytes of memory it then writes.
+PLACES = (
+    ("mul.wide.s32 %d2, %r1, 12;", lambda t: 12 * t),
+    ("sub.s32 %r2, 40, %r1; mul.wide.s32 %d3, %r2, 4; add.s64 %d2, %d3, 400;", lambda t: 560 - 4 * t),
+    ("shl.b32 %r2, %r1, 7; shr.u32 %r3, %r2, 3; cvt.u64.u32 %d2, %r3;", lambda t: 16 * t),
+    (
+        "sub.s32 %r2, 0, %r1; shr.s32 %r3, %r2, 1; add.s32 %r4, %r3, 99; mul.wide.s32 %d2, %r4, 8;",
+        lambda t: (99 - (t + 1) // 2) * 8,
+    ),
+    (
+        "mad.lo.s32 %r2, %r1, -28, 700; div.s32 %r3, %r2, 7; shl.b32 %r4, %r3, 2; cvt.s64.s32 %d2, %r4;",
+        lambda t: 400 - 16 * t,
+    ),
+    ("mul.lo.u32 %r2, %r1, 28; rem.u32 %r3, %r2, 1800; cvt.u64.u32 %d2, %r3;", lambda t: 28 * t % 1800),
+    ("min.s32 %r2, %r1, 50; max.s32 %r3, %r2, 3; mad.wide.u32 %d2, %r3, 4, 64;", lambda t: 4 * max(min(t, 50), 3) + 64),
+    (
+        "xor.b32 %r2, %r1, 21; or.b32 %r3, %r2, 64; and.b32 %r4, %r3, 127; mul.wide.u32 %d2, %r4, 4;",
+        lambda t: 4 * (t ^ 21 | 64),
+    ),
+    ("mov.u32 %r2, %ntid.x; mad.lo.s32 %r3, %r1, %r2, %r0; cvt.u64.u32 %d2, %r3;", lambda t: 64 * t + 8),
+    (
+        "mov.u32 %r2, %laneid; mov.u32 %r4, %ctaid.x; add.u32 %r5, %r4, %r2; mul.wide.u32 %d2, %r5, 4;",
+        lambda t: 4 * (t % 32),
+    ),
+)
+
+
+def check_the_thread_and_the_line_of_an_access_are_found_by_its_address():
+    for number, (body, place) in enumerate(PLACES):
+        text = f"""{HEAD}.visible .entry k(.param .u32 n) {{
+          .reg .b32 %r<9>; .reg .b64 %d<9>;
+          ld.param.u32 %r0, [n];
+          mov.u32 %r1, %tid.x;
+          {body}
+          st.global.u32 [%d2], %r1;
+          ret;
+        }}"""
+        error, said = told(kernel(text), 1, 64, 8)
+        assert error.name == "CUDA_ERROR_ILLEGAL_ADDRESS", body
+        found = re.search(r"thread \((\d+), 0, 0\)(?: or one of (\d+) others)?, PTX line (\d+): .* 0x([0-9a-f]+)", said)
+        assert found, (body, said)
+        thread, others, address = int(found[1]), int(found[2] or 0), int(found[4], 16)
+        at = [t for t in range(64) if place(t) <= address < place(t) + 4]
+        if "of" in said.partition("PTX")[0]:
+            assert len(at) == others + 1, (number, body, said)
+        assert thread in at, (number, body, said)
+        assert text.split("\n")[int(found[3]) - 1].strip().startswith("st.global"), (body, said)
+        fresh()
+
+
+def check_the_thread_of_an_access_is_found_between_barriers_and_in_rows():
+    for body in ("", "bar.sync 0;", "shfl.sync.bfly.b32 %r7, %r1, 1, 31, -1;"):
+        text = f"""{HEAD}.visible .entry k(.param .u64 to, .param .u32 n) {{
+          .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<9>;
+          ld.param.u64 %d1, [to];
+          ld.param.u32 %r0, [n];
+          mov.u32 %r1, %tid.x;
+          mov.u32 %r2, %tid.y;
+          mad.lo.s32 %r3, %r2, %r0, %r1;
+          mul.wide.s32 %d2, %r3, 4;
+          add.s64 %d3, %d1, %d2;
+          {body}
+          st.global.u32 [%d3], %r1;
+          ret;
+        }}"""
+        memory = out(ctypes.c_uint64, cuda.cuMemAlloc_v2, ctypes.c_size_t(2 << 20))
+        error, said = told(kernel(text), 1, (64, 8), memory, (2 << 20) // 4 // 2 - 20)
+        assert error.name == "CUDA_ERROR_ILLEGAL_ADDRESS", body
+        assert "block (0, 0, 0), thread (40, 2, 0), PTX line " in said, (body, said)
+        fresh()

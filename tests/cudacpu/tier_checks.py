@@ -251,11 +251,16 @@ def check_rows_that_are_computed_together():
       add.s64 %d7, %d1, %d5;
       shl.b32 %r12, %r11, 2;
       add.u32 %r12, %r5, %r12;
-      shl.b32 %r13, %r8, 5;
+      and.b32 %r13, %r8, 7;
+      shl.b32 %r13, %r13, 5;
       add.u32 %r13, %r5, %r13;
       shl.b32 %r15, %r10, 6;
       add.u32 %r14, %r7, %r15;
       mov.f32 %f0, 0f00000000;
+      st.shared.f32 [%r12+1024], %f0;
+      bar.sync 0;
+      st.shared.f32 [%r12+2048], %f0;
+      bar.sync 0;
       mov.u32 %r16, 0;
     LOOP:
       ld.global.u32 %r17, [%d6];

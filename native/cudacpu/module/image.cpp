@@ -141,6 +141,7 @@ HCQ_PUBLIC void hcq_cuda_add_kernel(Image* image, const KernelInfo* info) {
   kernel->registers = info->registers;
   kernel->max_threads = info->max_threads;
   std::memcpy(kernel->required, info->required, sizeof kernel->required);
+  kernel->accesses.assign(info->accesses, info->accesses + info->access_bytes);
   image->kernels.push_back(std::move(kernel));
 }
 
@@ -153,6 +154,13 @@ HCQ_PUBLIC void hcq_cuda_add_file(Image* image, const char* name) { image->lines
 // `rows` are triples: from which line of the PTX on, which file, which line of it. In order.
 HCQ_PUBLIC void hcq_cuda_add_lines(Image* image, const uint32_t* rows, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) image->lines.from.push_back({rows[3 * i], rows[3 * i + 1], rows[3 * i + 2]});
+}
+
+// `rows` are pairs: from which byte of the code at `begin` on, which line of the PTX. In order; the last one ends it.
+HCQ_PUBLIC void hcq_cuda_add_code(Image* image, uint64_t begin, const uint32_t* rows, uint32_t count) {
+  Lines::Code code{begin, {}};
+  for (uint32_t i = 0; i < count; ++i) code.made.push_back({rows[2 * i], rows[2 * i + 1]});
+  image->lines.code.push_back(std::move(code));
 }
 
 HCQ_PUBLIC void hcq_cuda_add_log(Image* image, int is_error, const char* text) {

@@ -24,8 +24,9 @@ struct Kernel {
   std::vector<Param> params;
   uint32_t param_bytes;
   uint32_t registers;
-  uint32_t max_threads;  // 0: as many as the device takes
-  uint32_t required[3];  // .reqntid; 0 without
+  uint32_t max_threads;           // 0: as many as the device takes
+  uint32_t required[3];           // .reqntid; 0 without
+  std::vector<uint8_t> accesses;  // see whose.hpp
 };
 
 struct Global {
@@ -69,8 +70,10 @@ struct KernelInfo {
   uint32_t kind, shared, local, registers, max_threads;
   uint32_t required[3];
   uint32_t scratch_group, scratch_item;
+  const uint8_t* accesses;
+  uint32_t access_bytes;
 };
-static_assert(sizeof(KernelInfo) == 72 && offsetof(KernelInfo, required) == 48);
+static_assert(sizeof(KernelInfo) == 88 && offsetof(KernelInfo, required) == 48 && offsetof(KernelInfo, accesses) == 72);
 
 // Calls the compiler; `image` is filled also where it fails, for its logs. May take the interpreter's lock: not with a
 // lock of the library held.

@@ -37,7 +37,7 @@ __thread int t_depth __attribute__((tls_model("initial-exec"))) = 0;  // handler
 int slot_of(int signal) { return static_cast<int>(std::find(kSignals, kSignals + 4, signal) - kSignals); }
 
 [[noreturn]] void leave(Running* running, uint32_t result, const Thread* thread, uint32_t line, const uint64_t* address,
-                        int signal, const char* text = nullptr) {
+                        int signal, const char* text = nullptr, uint64_t instruction = 0) {
   if (first_failure(running->grid)) {
     Failure& f = *running->failure;
     const Block& block = running->block->block();
@@ -48,6 +48,8 @@ int slot_of(int signal) { return static_cast<int>(std::find(kSignals, kSignals +
     f.line = line;
     f.has_address = address != nullptr;
     if (address) f.address = *address;
+    f.instruction = instruction;
+    f.shared = block.shared;
     f.signal = signal;
     if (text) std::snprintf(f.text, sizeof f.text, "%s", text);
   }
@@ -74,6 +76,16 @@ bool wild_register([[maybe_unused]] const void* context) {
   return false;
 }
 
+uint64_t instruction_of([[maybe_unused]] const void* context) {
+#ifdef __x86_64__
+  return static_cast<uint64_t>(static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return static_cast<const ucontext_t*>(context)->uc_mcontext.pc;
+#else
+  return 0;
+#endif
+}
+
 uint32_t result_of(int signal, const siginfo_t* info, const void* context) {
   if (signal == SIGBUS && info->si_code == BUS_ADRALN) return CUDA_ERROR_MISALIGNED_ADDRESS;
   // General protection: a vector access that is not aligned, or no address at all.
@@ -90,7 +102,7 @@ void handle(int signal, siginfo_t* info, void* context) {
     auto address = reinterpret_cast<uint64_t>(info->si_addr);
     const Thread* thread = running->block->current();
     leave(running, result_of(signal, info, context), thread, thread ? thread->line : 0,
-          has_address ? &address : nullptr, signal);
+          has_address ? &address : nullptr, signal, nullptr, instruction_of(context));
   }
   const struct sigaction& before = g_before[slot_of(signal)];
   bool standard = !(before.sa_flags & SA_SIGINFO) && (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN);

@@ -20,6 +20,8 @@ struct Failure {
   bool has_thread = false, has_address = false;
   uint32_t line = 0;  // PTX; 0: not known
   uint64_t address = 0;
+  uint64_t instruction = 0;   // address of the one that failed; 0: not known
+  uint8_t* shared = nullptr;  // the block's shared memory
   int signal = 0;
   char text[256] = {};  // what a check found
 };

@@ -17,6 +17,7 @@
 #include "run/crew.hpp"
 #include "run/fault.hpp"
 #include "run/printf.hpp"
+#include "run/whose.hpp"
 
 namespace cudacpu {
 
@@ -211,6 +212,7 @@ class GridRun final : public Shared {
   }
 
   std::string text() const;
+  std::string suspects(uint32_t& line) const;
 
   const Launch launch_;
   Grid grid_{};
@@ -250,12 +252,31 @@ std::string what(const Failure& f) {
   }
 }
 
+// Whose the access of code that runs many threads at once was: a part of a message, empty where that isn't known; and
+// its line.
+std::string GridRun::suspects(uint32_t& line) const {
+  const Failure& f = failure_;
+  Block block{&grid_, f.shared, {f.ctaid[0], f.ctaid[1], f.ctaid[2]}, 0, nullptr, nullptr};
+  const Whose found = whose(*launch_.accesses, block, {line, f.has_address, f.address, f.result == 716});
+  if (!found.count) return "";
+  line = found.line;
+  const uint32_t* n = grid_.ntid;
+  const uint32_t first[3] = {found.first % n[0], found.first / n[0] % n[1], found.first / n[0] / n[1]};
+  std::string said = ", thread " + triple(first);
+  if (found.count > 1) said += " or one of " + std::to_string(found.count - 1) + " others";
+  return said;
+}
+
 std::string GridRun::text() const {
   const Failure& f = failure_;
   std::string said = "kernel '" + std::string(launch_.name) + "', block " + triple(f.ctaid);
-  if (f.has_thread) said += ", thread " + triple(f.tid);
-  if (f.line) said += ", PTX line " + std::to_string(f.line);
-  std::string source = f.line && launch_.lines ? launch_.lines->of(f.line) : "";
+  uint32_t line = f.instruction ? launch_.lines->at(f.instruction) : f.line;
+  if (!line) line = f.line;
+  std::string thread = f.has_thread ? ", thread " + triple(f.tid) : "";
+  if (f.signal && !f.has_thread && line) thread = suspects(line);
+  said += thread;
+  if (line) said += ", PTX line " + std::to_string(line);
+  std::string source = line ? launch_.lines->of(line) : "";
   if (!source.empty()) said += " (" + source + ")";
   said += ": " + (f.text[0] ? f.text : what(f));
   if (f.has_address && !f.text[0]) {
@@ -265,7 +286,7 @@ std::string GridRun::text() const {
   }
   if (!standing_.empty()) said += ": " + standing_;
   // Found by the processor, in code that runs many threads at once.
-  if (f.signal && !f.has_thread) said += "; with HCQ_CUDACPU_CHECK=1 you are told which thread and line";
+  if (f.signal && thread.empty()) said += "; with HCQ_CUDACPU_CHECK=1 you are told which thread";
   return said;
 }
 
@@ -277,6 +298,16 @@ std::string Lines::of(uint32_t ptx) const {
   if (after == from.begin()) return "";
   const From& found = *std::prev(after);
   return found.line && found.file < files.size() ? files[found.file] + ":" + std::to_string(found.line) : "";
+}
+
+uint32_t Lines::at(uint64_t instruction) const {
+  for (const Code& each : code) {
+    if (each.made.empty() || instruction < each.begin || instruction >= each.begin + each.made.back().byte) continue;
+    auto after = std::upper_bound(each.made.begin(), each.made.end(), instruction - each.begin,
+                                  [](uint64_t byte, const Made& m) { return byte < m.byte; });
+    if (after != each.made.begin()) return std::prev(after)->ptx;
+  }
+  return 0;
 }
 
 Ending run_grid(const Launch& launch) {

@@ -27,16 +27,27 @@ struct Lines {
   struct From {
     uint32_t ptx, file, line;  // from this line of the PTX on
   };
+  // Of some code: from which of its bytes on it was made of which line of the PTX; 0: of none.
+  struct Made {
+    uint32_t byte, ptx;
+  };
+  struct Code {
+    uint64_t begin;          // its address
+    std::vector<Made> made;  // in order
+  };
   std::vector<std::string> files;
   std::vector<From> from;  // in order
+  std::vector<Code> code;
 
-  std::string of(uint32_t ptx) const;  // "file:line", or empty
+  std::string of(uint32_t ptx) const;       // "file:line", or empty
+  uint32_t at(uint64_t instruction) const;  // the line of the PTX that an instruction was made of; 0: not known
 };
 
 struct Launch {
   Code code;
-  const char* name;    // the kernel's
-  const Lines* lines;  // what the PTX was made of
+  const char* name;                      // the kernel's
+  const Lines* lines;                    // what the PTX was made of
+  const std::vector<uint8_t>* accesses;  // see whose.hpp
   const uint8_t* params;
   uint32_t grid[3], block[3];
   uint32_t dynamic_shared;

@@ -161,6 +161,7 @@ CUresult KernelNode::run(Context& context) const {
   Launch launch{kernel.code,
                 kernel.name.c_str(),
                 &function->image->lines,
+                &kernel.accesses,
                 arguments_,
                 {p.gridDimX, p.gridDimY, p.gridDimZ},
                 {p.blockDimX, p.blockDimY, p.blockDimZ},

@@ -12,10 +12,12 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hcq.cudacpu import debug
 from hcq.cudacpu.image import Global, Image, Kernel, pack, unpack
 from hcq.cudacpu.ptx.nodes import Instruction, Module
 from hcq.drivers.cpu import toolchain
 from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
+from hcq.drivers.cpu.elf import Object
 from hcq.errors import CompileError
 from hcq.runtime.compiler import Compiler
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hcq")
 
-_REVISION = "2"  # raised when the object made from the same LLVM IR changes
+_REVISION = "3"  # raised when the object made from the same LLVM IR changes
 _REGISTERS = 32  # what hardware would use isn't known here; with this many any block fits
 _SEPARATOR = "\0"  # between the texts of a module that was linked; PTX has none
 
@@ -106,6 +108,7 @@ def join(texts: list[str]) -> str:
 def _object(llvm_ir: str) -> bytes:
     from hcq.drivers.cpu import llvm_host
 
+    llvm_ir = debug.with_lines(llvm_ir)
     with llvm_host.LOCK, llvm_host.Session(llvm_ir) as session:
         host = llvm_host.host()
         module = session.parse(llvm_ir)
@@ -124,7 +127,7 @@ def _regions(llvm_ir: str) -> tuple[bytes, dict[str, tuple[int, int]]]:
 
     with llvm_host.LOCK, llvm_host.Session(llvm_ir) as session:
         session.source = inductions.split(session, llvm_ir)
-        lowering = Lowering(session)
+        lowering = Lowering(session, debug.with_lines)
         module = lowering.run()
         scratch = {each.name: (each.scratch_group, each.scratch_item) for each in lowering.functions}
         return llvm_host.emit(module, far=True), scratch
@@ -135,9 +138,10 @@ def _image(module: Module, translated: Translated, objects: list[bytes], scratch
     for k in translated.kernels:
         params = tuple((offset, size) for offset, size, _ in k.params)
         rest = k.shared, k.local, k.registers or _REGISTERS, k.max_threads, k.required or (0, 0, 0)
-        kernels.append(Kernel(k.name, k.symbol, k.kind, params, *rest, *scratch.get(k.symbol, (0, 0))))
+        kernels.append(Kernel(k.name, k.symbol, k.kind, params, *rest, *scratch.get(k.symbol, (0, 0)), k.accesses))
     variables = tuple(Global(g.name, g.symbol, g.size, g.space == "const") for g in translated.globals)
-    return Image(tuple(kernels), variables, *_lines(module), tuple(objects))
+    code = tuple(map(debug.table, objects))
+    return Image(tuple(kernels), variables, *_lines(module), tuple(Object(each).stripped() for each in objects), code)
 
 
 def _lines(module: Module) -> tuple[tuple[str, ...], tuple[tuple[int, int, int], ...]]:

@@ -9,9 +9,10 @@ import json
 import struct
 from typing import NamedTuple
 
+from hcq.cudacpu.debug import Table
 from hcq.errors import InvalidProgram
 
-_MAGIC = b"HCQCUDA4"
+_MAGIC = b"HCQCUDA5"
 
 
 class Kernel(NamedTuple):
@@ -28,6 +29,7 @@ class Kernel(NamedTuple):
     required: tuple[int, int, int]
     scratch_group: int
     scratch_item: int
+    accesses: bytes  # as lower.accesses has them
 
 
 class Global(NamedTuple):
@@ -47,13 +49,16 @@ class Image(NamedTuple):
     files: tuple[str, ...]
     lines: tuple[tuple[int, int, int], ...]
     objects: tuple[bytes, ...]  # ELF, to be linked with each other
+    code: tuple[Table, ...]  # of each object
 
 
 def pack(image: Image) -> bytes:
     """The bytes that `unpack` takes."""
-    sizes = [len(each) for each in image.objects]
-    head = json.dumps([*image[:4], sizes], separators=(",", ":")).encode()
-    return _MAGIC + struct.pack("<I", len(head)) + head + b"".join(image.objects)
+    parts = [*image.objects, *(each.rows for each in image.code), *(each.accesses for each in image.kernels)]
+    code = [(each.symbol, each.offset) for each in image.code]
+    told = [[each[:-1] for each in image.kernels], *image[1:4], code, [len(each) for each in parts]]
+    head = json.dumps(told, separators=(",", ":")).encode()
+    return _MAGIC + struct.pack("<I", len(head)) + head + b"".join(parts)
 
 
 def unpack(library: bytes) -> Image:
@@ -62,22 +67,24 @@ def unpack(library: bytes) -> Image:
         raise InvalidProgram("not an image of hcq.cudacpu")
     (size,) = struct.unpack_from("<I", library, 8)
     at = 12 + size
-    kernels, variables, files, lines, sizes = json.loads(library[12:at])
-    objects = []
+    kernels, variables, files, lines, code, sizes = json.loads(library[12:at])
+    parts = []
     for each in sizes:
-        objects.append(library[at : at + each])
+        parts.append(library[at : at + each])
         at += each
+    objects, rows, accesses = parts[: len(code)], parts[len(code) : 2 * len(code)], parts[2 * len(code) :]
     return Image(
-        tuple(_kernel(k) for k in kernels),
+        tuple(_kernel(k, a) for k, a in zip(kernels, accesses, strict=True)),
         tuple(Global(*g) for g in variables),
         tuple(files),
         tuple((ptx, file, line) for ptx, file, line in lines),
         tuple(objects),
+        tuple(Table(symbol, offset, each) for (symbol, offset), each in zip(code, rows, strict=True)),
     )
 
 
-def _kernel(row: list[object]) -> Kernel:
-    kernel = Kernel(*row)  # type: ignore[arg-type]  # as pack() wrote them
+def _kernel(row: list[object], accesses: bytes) -> Kernel:
+    kernel = Kernel(*row, accesses)  # type: ignore[arg-type, call-arg]  # as pack() wrote them
     params = tuple((int(offset), int(size)) for offset, size in kernel.params)
     x, y, z = kernel.required
     return kernel._replace(params=params, required=(x, y, z))

@@ -63,6 +63,8 @@ class _Kernel(ctypes.Structure):
         ("required", ctypes.c_uint32 * 3),
         ("scratch_group", ctypes.c_uint32),
         ("scratch_item", ctypes.c_uint32),
+        ("accesses", ctypes.c_char_p),
+        ("access_bytes", ctypes.c_uint32),
     )
 
 
@@ -85,7 +87,7 @@ class Loader:
         self._numbers = itertools.count(1)
         self._ready = False
         self._callbacks = (_COMPILE(self._on_compile), _UNLOAD(self._on_unload))  # the library calls them: they stay
-        for name in ("add_kernel", "add_global", "add_file", "add_lines", "add_log", "set_handle"):
+        for name in ("add_kernel", "add_global", "add_file", "add_lines", "add_code", "add_log", "set_handle"):
             getattr(library, f"hcq_cuda_{name}").restype = None
         library.hcq_cuda_install.restype = None
 
@@ -127,6 +129,10 @@ class Loader:
             self._library.hcq_cuda_add_file(image, file.encode(errors="replace"))
         rows = [number for row in compiled.lines for number in row]
         self._library.hcq_cuda_add_lines(image, (ctypes.c_uint32 * len(rows))(*rows), ctypes.c_uint32(len(rows) // 3))
+        for each in compiled.code:
+            if each.symbol:
+                begin, count = addresses[each.symbol] - each.offset, len(each.rows) // 8
+                self._library.hcq_cuda_add_code(image, ctypes.c_uint64(begin), each.rows, ctypes.c_uint32(count))
         for variable in compiled.globals:
             self._library.hcq_cuda_add_global(
                 image,
@@ -198,6 +204,8 @@ def _described(kernel: Kernel, entry: int) -> _Kernel:
         kernel.required,
         kernel.scratch_group,
         kernel.scratch_item,
+        kernel.accesses,
+        len(kernel.accesses),
     )
 
 

@@ -40,6 +40,21 @@ if TYPE_CHECKING:
     from hcq.cudacpu.lower.module import Unit
 
 
+# Instructions that LLVM makes no access of.
+_SILENT = {
+    "br",
+    "switch",
+    "ret",
+    "unreachable",
+    "getelementptr",
+    "phi",
+    "inttoptr",
+    "ptrtoint",
+    "extractvalue",
+    "fence",
+}
+
+
 class Emitter:
     """State of one LLVM function that is being written. Modules of operations use its public methods only."""
 
@@ -52,6 +67,7 @@ class Emitter:
         self.lanes: Lanes | None = None  # where operations of a warp are done, in the form of regions
         self.group = ""  # metadata that says that accesses of the threads don't depend on each other
         self._slots: list[str] = []
+        self._slot_names: set[str] = set()
         self._scratch: dict[int, str] = {}
         self._lines: list[str] = []
         self._count = 0
@@ -70,7 +86,17 @@ class Emitter:
         """Write an instruction without a result."""
         if not self._open:
             self.place(self.label("dead"))
-        self._lines.append(f"  {text}")
+        mark = self.unit.mark(self.line) if self.line and self._tells(text) else ""
+        self._lines.append(f"  {text}{mark}")
+
+    def _tells(self, text: str) -> bool:
+        """Whether an instruction may access memory of the program, or LLVM may put an access into it: then its line is
+        told. Slots are no such memory."""
+        head, _, rest = text.partition(" = ")
+        operation = (rest or head).split(" ", 1)[0]
+        if operation in ("load", "store"):
+            return text.rpartition(", ptr ")[2].partition(",")[0] not in self._slot_names
+        return operation not in _SILENT and "@hcq." not in text and "@llvm.coro" not in text
 
     def number(self) -> int:
         """A number that was not used in this function before."""
@@ -81,6 +107,7 @@ class Emitter:
         """Room on the stack, of this function as long as it runs."""
         name = f"%{name or 'slot'}.{self.number()}"
         self._slots.append(f"  {name} = alloca {type}" + (f", align {align}" if align else ""))
+        self._slot_names.add(name)
         return name
 
     def scratch(self, size: int) -> str:

@@ -49,6 +49,7 @@ class Kernel:
     minnctapersm: int = 0
     line: int = 0
     registers: int = 0
+    accesses: bytes = b""  # as accesses.py has them
 
     @property
     def max_threads(self) -> int:
@@ -103,6 +104,7 @@ class Unit:
         self._declarations: dict[str, None] = {}
         self._helpers: dict[str, str] = {}
         self._metadata: list[str] = ["!0 = !{}"]
+        self._marks: dict[int, str] = {}
         self._variables = {v.name: v for v in module.variables}
 
     def kind(self, function: Function) -> str:
@@ -158,6 +160,12 @@ class Unit:
         name = f"!{len(self._metadata)}"
         self._metadata.append(f"{name} = {text.replace('%self', name)}")
         return name
+
+    def mark(self, line: int) -> str:
+        """What tells at an instruction which line of the PTX it was made of; see hcq.cudacpu.debug."""
+        if line not in self._marks:
+            self._marks[line] = f", !hcq.line {self.metadata(f'!{{i32 {line}}}')}"
+        return self._marks[line]
 
     def types(self, function: Function) -> dict[str, str]:
         """LLVM's types for registers that were declared by width only."""

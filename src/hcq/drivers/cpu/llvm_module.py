@@ -17,7 +17,7 @@ from hcq.errors import CompileError
 # What only grid kernels need is imported with the first of them: it takes longer to import than LLVM takes to compile
 # a plain one.
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hcq.drivers.cpu.llvm_group import Lowered
     from hcq.drivers.cpu.llvm_locals import LocalArray
@@ -73,8 +73,9 @@ class Lowering:
     Use it holding llvm_host.LOCK. Raises CompileError.
     """
 
-    def __init__(self, session: llvm_host.Session) -> None:
+    def __init__(self, session: llvm_host.Session, finish: Callable[[str], str] | None = None) -> None:
         self.session = session
+        self.finish = finish  # what becomes of the text of the module at last
         self.source = session.source
         self.host = llvm_host.host()
         self.functions: list[Function] = []
@@ -94,7 +95,8 @@ class Lowering:
             module = self._inlined(module, grid)
             grid = self._grid_functions(module)
         self._enter(module, grid)
-        return self._parse(self._rewritten(module, grid))
+        text = self._rewritten(module, grid)
+        return self._parse(self.finish(text) if self.finish is not None else text)
 
     def refuse(self, message: str) -> CompileError:
         """An error about the user's module."""

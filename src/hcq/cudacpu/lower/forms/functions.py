@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hcq.cudacpu.lower import layout
+from hcq.cudacpu.lower import accesses, layout
 from hcq.cudacpu.lower.emitter import Emitter
 from hcq.cudacpu.lower.forms.contexts import Context, LoopContext, ThreadContext
 from hcq.cudacpu.lower.forms.entries import LEAVING, coroutine, loop
@@ -48,6 +48,7 @@ def kernel(unit: Unit, function: Function) -> tuple[str, Kernel]:
         function.name, name[1:].strip('"'), kind, params, param_bytes,
         memory.shared, layout.up(memory.local, 16), directives.get("maxntid", ()), directives.get("reqntid", ()),
         directives.get("minnctapersm", (0,))[0], function.line, min(255, 16 + len(function.registers) // 4),
+        accesses.of(function, frame),
     )  # fmt: skip
     return text, made
 
