@@ -78,9 +78,12 @@ struct Program {
   std::string name;
   EntryKind kind = EntryKind::nothing;
   void* entry = nullptr;
-  bool typed = false;          // the library recorded parameters
-  std::vector<Param> params;   // pointers first, then values
-  uint32_t pointers = 0;       // how many of them are pointers
+  bool typed = false;         // the library recorded parameters
+  std::vector<Param> params;  // pointers first, then values
+  uint32_t pointers = 0;      // how many of them are pointers
+  // Of a program that is not typed, where its parameters' sizes are known: all of them in the source's order, in which
+  // they are given, their offsets those of slots. Those of 64 bits may be pointers.
+  std::vector<Param> in_order;
   uint32_t kernargs_size = 0;  // bytes, when typed
   // Scratch that a `group` entry needs: bytes a group (a multiple of 64), and bytes a work-item on top of it.
   uint32_t scratch_group = 0;
@@ -123,7 +126,14 @@ struct Program {
 // Work-items of a launch of so many groups.
 inline uint64_t work_items(uint64_t groups, const uint32_t items[3]) { return groups * items[0] * items[1] * items[2]; }
 
-// Kernargs of an untyped program: a u64 count, then as many 8-byte slots, each argument in one (integers extended).
+// What is recorded of value `position` of a launch that has so many buffers; null: nothing.
+inline const Param* value_param(const Program& program, size_t buffers, size_t position) {
+  if (program.typed) return &program.params[program.pointers + position];
+  return buffers + position < program.in_order.size() ? &program.in_order[buffers + position] : nullptr;
+}
+
+// Kernargs of an untyped program: a u64 count, then as many 8-byte slots, each argument in one (integers extended), or
+// in as many as a structure needs.
 //
 // Runs work-groups first..last-1 (linear index, x fastest) of a launch on the calling thread. Never touches Python.
 // plain: first = 0, last = 1. Any number of threads may run different groups of one launch at the same time.

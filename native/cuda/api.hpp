@@ -15,7 +15,7 @@ using Ordinal = int;  // of a device
 using Result = int;
 
 constexpr Result kSuccess = 0, kOutOfMemory = 2, kDeinitialized = 4, kNoDevice = 100, kNotReady = 600;
-constexpr Result kNotFound = 500, kPeerAlreadyEnabled = 704;
+constexpr Result kInvalidValue = 1, kNotFound = 500, kNotSupported = 801, kPeerAlreadyEnabled = 704;
 
 constexpr unsigned kNonBlocking = 1;                       // a stream that the default stream does not wait for
 constexpr unsigned kBlockingSync = 1, kDisableTiming = 2;  // events
@@ -148,6 +148,10 @@ constexpr int kUnified = 4;
   X(graph_instantiate, cuGraphInstantiateWithFlags, (Handle*, Handle, unsigned long long))                  \
   X(graph_exec_kernel, cuGraphExecKernelNodeSetParams_v2, (Handle, Handle, const KernelNode*))              \
   X(graph_exec_copy, cuGraphExecMemcpyNodeSetParams, (Handle, Handle, const Copy3D*, Handle))               \
+  X(function_parameter, cuFuncGetParamInfo, (Handle, size_t, size_t*, size_t*))                             \
+  X(function_name, cuFuncGetName, (const char**, Handle))                                                   \
+  X(module_count, cuModuleGetFunctionCount, (unsigned*, Handle))                                            \
+  X(module_functions, cuModuleEnumerateFunctions, (Handle*, unsigned, Handle))                              \
   X(graph_launch, cuGraphLaunch, (Handle, Handle))                                                          \
   X(graph_exec_destroy, cuGraphExecDestroy, (Handle))
 

@@ -98,15 +98,13 @@ nb::object make_program(std::shared_ptr<Module> module, const std::string& symbo
   std::vector<Laid> laid;
   auto program = program_elsewhere(name, arguments, names, static_cast<uint64_t>(most_items), wanted, &laid);
   k->module = std::move(module);
-  k->typed = typed;
   k->local = local;
   k->together = together;
   k->arguments.resize(arguments.size());
   for (const Laid& each : laid) k->arguments[each.index] = Argument{each.offset, each.size};
   if (!typed) {
-    program->typed = false;
-    program->params.clear();
-    program->pointers = program->kernargs_size = 0;
+    in_order(*program, laid);
+    for (size_t i = 0; i < arguments.size(); ++i) k->arguments[i].offset = program->in_order[i].offset;
   }
   if (together) program->most_groups = most_groups;
   program->end = end;
@@ -173,8 +171,17 @@ void bind(nb::module_& m) {
           [](const Module& module, const std::string& symbol) {
             return without_gil([&] { return declared_local(module, symbol); });
           },
+          nb::arg("symbol"), "Bytes of local memory that a kernel declares, a group. RuntimeError where it is missing.")
+      .def(
+          "kernels", [](const Module& module) { return without_gil([&] { return kernels_of(module); }); },
+          "The names of its kernels. RuntimeError where the driver is too old to say.")
+      .def(
+          "parameters",
+          [](const Module& module, const std::string& symbol) {
+            return without_gil([&] { return parameters_of(module, symbol); });
+          },
           nb::arg("symbol"),
-          "Bytes of local memory that a kernel declares, a group. RuntimeError where it is missing.");
+          "The size of each parameter of a kernel. RuntimeError where the driver is too old to say.");
   m.def(
       "cuda_module",
       [](std::shared_ptr<Context> context, nb::bytes image) {

@@ -31,7 +31,6 @@ struct Kernel {
   std::shared_ptr<Module> module;
   Handle function;
   std::vector<Argument> arguments;  // in the kernel's order
-  bool typed;                       // else each argument is in 8 bytes, behind their number
   uint32_t local = 0;               // bytes of local memory a group beside what the kernel declares
   bool together = false;            // launched cooperatively: all groups are there at a time
 };
@@ -41,6 +40,9 @@ uint64_t groups_at_a_time(const Kernel& kernel, const uint32_t items[3]);
 
 // Bytes of local memory that a kernel declares, a group; throws Failure.
 uint32_t declared_local(const Module& module, const std::string& symbol);
+// What an image says of itself, from CUDA 12.4 on: its kernels, and the sizes of one's parameters. Throws Failure.
+std::vector<std::string> kernels_of(const Module& module);
+std::vector<uint32_t> parameters_of(const Module& module, const std::string& symbol);
 // Lets a function have so much local memory beside that; what it was let have before it keeps. Throws Failure.
 void allow_local(Module& module, Handle function, uint32_t bytes);
 

@@ -6,6 +6,7 @@ namespace hcq::cuda {
 namespace {
 constexpr size_t kLog = 8192;
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;  // CU_JIT_ERROR_LOG_BUFFER, and its size
+constexpr const char* kTooOld = "a driver for CUDA 12.4 or later says what cubins and fat binaries have in them";
 }  // namespace
 
 std::shared_ptr<Module> load_module(std::shared_ptr<Context> context, const std::string& image) {
@@ -53,6 +54,36 @@ uint64_t groups_at_a_time(const Kernel& kernel, const uint32_t items[3]) {
   return static_cast<uint64_t>(each) * static_cast<uint64_t>(context.facts().multiprocessors);
 }
 
+std::vector<std::string> kernels_of(const Module& module) {
+  Current current(*module.context);
+  if (!api().module_count || !api().module_functions || !api().function_name) throw Failure{kNotSupported, kTooOld};
+  unsigned count = 0;
+  check("cuModuleGetFunctionCount", api().module_count(&count, module.module));
+  std::vector<Handle> functions(count);
+  check("cuModuleEnumerateFunctions", api().module_functions(functions.data(), count, module.module));
+  std::vector<std::string> names;
+  for (Handle function : functions) {
+    const char* name = nullptr;
+    check("cuFuncGetName", api().function_name(&name, function));
+    names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<uint32_t> parameters_of(const Module& module, const std::string& symbol) {
+  Current current(*module.context);
+  if (!api().function_parameter) throw Failure{kNotSupported, kTooOld};
+  Handle function = nullptr;
+  check("cuModuleGetFunction", api().module_function(&function, module.module, symbol.c_str()));
+  std::vector<uint32_t> sizes;
+  size_t offset = 0, size = 0;
+  Result result;
+  while ((result = api().function_parameter(function, sizes.size(), &offset, &size)) == kSuccess)
+    sizes.push_back(static_cast<uint32_t>(size));
+  if (result != kInvalidValue) check("cuFuncGetParamInfo", result);  // that there are no more
+  return sizes;
+}
+
 void allow_local(Module& module, Handle function, uint32_t bytes) {
   Current current(*module.context);
   std::lock_guard<std::mutex> guard(module.lock);
@@ -64,8 +95,7 @@ void allow_local(Module& module, Handle function, uint32_t bytes) {
 
 void point(const Kernel& kernel, const uint8_t* kernargs, void** out) {
   for (size_t i = 0; i < kernel.arguments.size(); ++i) {
-    const uint8_t* at = kernel.typed ? kernargs + kernel.arguments[i].offset : kernargs + 8 + 8 * i;
-    out[i] = const_cast<uint8_t*>(at);
+    out[i] = const_cast<uint8_t*>(kernargs + kernel.arguments[i].offset);
   }
 }
 

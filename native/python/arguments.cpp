@@ -118,6 +118,35 @@ bool address_of(const Program& program, Py_ssize_t i, PyObject* o, uint64_t* out
   }
   return parse_u64(PyTuple_GET_ITEM(data, 0), out, "the address of the array");
 }
+// Of a program whose parameters are known by their sizes alone, in their order.
+bool pack_in_order(const Program& program, PyObject* const* buffers, Py_ssize_t count, PyObject* const* values,
+                   Py_ssize_t value_count, Arguments* out) {
+  const std::vector<Param>& in_order = program.in_order;
+  if (static_cast<size_t>(count + value_count) != in_order.size())
+    return refuse(program.name + " takes " + counted(in_order.size(), "argument") + ", got " +
+                  std::to_string(count + value_count));
+  const Param& last = in_order.back();
+  uint64_t slots = (last.offset + last.size + 7) / 8 - 1;
+  std::memset(out->bytes, 0, 8 * (slots + 1));
+  std::memcpy(out->bytes, &slots, 8);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const Param& p = in_order[static_cast<size_t>(i)];
+    if (p.kind != ParamKind::bits64)
+      return refuse(
+          program.name + ": argument " + std::to_string(i) + " is a value of " + counted(p.size, "byte") +
+          ": its library marks no pointers, so that arguments are given in the kernel's own order, which must "
+          "have buffers first");
+    uint64_t address;
+    if (!address_of(program, i, buffers[i], &address, out)) return false;
+    std::memcpy(out->bytes + p.offset, &address, 8);
+  }
+  for (Py_ssize_t i = 0; i < value_count; ++i) {
+    const Param& p = in_order[static_cast<size_t>(count + i)];
+    if (!put_value(program, static_cast<size_t>(i), p, values[i], out->bytes + p.offset)) return false;
+  }
+  out->size = static_cast<uint32_t>(8 * (slots + 1));
+  return true;
+}
 }  // namespace
 
 bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t count, PyObject* vals,
@@ -162,6 +191,7 @@ bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t
     out->size = program.kernargs_size;
     return true;
   }
+  if (!program.in_order.empty()) return pack_in_order(program, buffers, count, values, value_count, out);
   // No recorded types: a count of slots, then 8 bytes for each argument.
   uint64_t slots = static_cast<uint64_t>(count + value_count);
   std::memcpy(out->bytes, &slots, 8);
@@ -181,19 +211,19 @@ bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t
 bool pack_value(const Program& program, size_t buffers, size_t position, PyObject* value, PackedValue* out) {
   out->content = 0;
   out->more.clear();
-  if (!program.typed) {
+  const Param* known = value_param(program, buffers, position);
+  if (!known) {
     out->offset = static_cast<uint32_t>(8 * (1 + buffers + position));
     out->size = 8;
     return put_untyped(program, position, value, reinterpret_cast<uint8_t*>(&out->content));
   }
-  const Param& p = program.params[program.pointers + position];
+  const Param& p = *known;
+  size_t index = program.pointers + position;
   out->offset = p.offset;
   out->size = p.size;
-  if (p.size <= 8)
-    return put_value(program, program.pointers + position, p, value, reinterpret_cast<uint8_t*>(&out->content));
+  if (p.size <= 8) return put_value(program, index, p, value, reinterpret_cast<uint8_t*>(&out->content));
   std::vector<uint64_t> words((p.size + 7) / 8);
-  if (!put_value(program, program.pointers + position, p, value, reinterpret_cast<uint8_t*>(words.data())))
-    return false;
+  if (!put_value(program, index, p, value, reinterpret_cast<uint8_t*>(words.data()))) return false;
   out->content = words[0];
   out->more.assign(words.begin() + 1, words.end());
   return true;

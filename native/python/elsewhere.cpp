@@ -40,6 +40,11 @@ Type type_of(const std::string& name) {
   if (!bytes || bytes > kMaxInlineArguments) throw std::invalid_argument("no type of arguments is called " + name);
   return Type{"", ParamKind::structure, static_cast<uint16_t>(bytes)};
 }
+void check_carried(uint32_t bytes) {
+  if (bytes > kMaxInlineArguments)
+    throw std::invalid_argument(std::to_string(bytes) + " bytes of arguments: a launch carries " +
+                                std::to_string(kMaxInlineArguments));
+}
 }  // namespace
 
 std::unique_ptr<Program> program_elsewhere(const std::string& name, const std::vector<std::string>& types,
@@ -59,9 +64,7 @@ std::unique_ptr<Program> program_elsewhere(const std::string& name, const std::v
       program->pointers += pointers;
     }
   }
-  if (at > kMaxInlineArguments)
-    throw std::invalid_argument(std::to_string(at) + " bytes of arguments: a launch carries " +
-                                std::to_string(kMaxInlineArguments));
+  check_carried(at);
   program->id = program_named(name);
   program->name = name;
   program->kind = EntryKind::elsewhere;
@@ -70,6 +73,20 @@ std::unique_ptr<Program> program_elsewhere(const std::string& name, const std::v
   program->most_items = most_items;
   std::tie(program->wanted_items[0], program->wanted_items[1], program->wanted_items[2]) = wanted;
   return program;
+}
+
+void in_order(Program& program, const std::vector<Laid>& laid) {
+  program.in_order.resize(laid.size());
+  for (size_t i = 0; i < laid.size(); ++i) program.in_order[laid[i].index] = std::move(program.params[i]);
+  uint32_t slots = 1;  // the first has their number
+  for (Param& p : program.in_order) {
+    p.offset = 8 * slots;
+    slots += (p.size + 7u) / 8;
+  }
+  check_carried(8 * slots);
+  program.typed = false;
+  program.params.clear();
+  program.pointers = program.kernargs_size = 0;
 }
 
 nb::object program_capsule(std::unique_ptr<Program> program) {

@@ -28,6 +28,10 @@ std::unique_ptr<Program> program_elsewhere(const std::string& name, const std::v
                                            const std::vector<std::string>& names, uint64_t most_items,
                                            std::tuple<uint32_t, uint32_t, uint32_t> wanted, std::vector<Laid>* laid);
 
+// Makes it one whose parameters are known by their sizes, in the source's order: "ptr" nowhere, "bits64" for what may
+// be one. Throws invalid_argument for more than a launch carries.
+void in_order(Program& program, const std::vector<Laid>& laid);
+
 // What Python is given of it: releases the program, unless a Program object takes that.
 nanobind::object program_capsule(std::unique_ptr<Program> program);
 

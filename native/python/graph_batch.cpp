@@ -88,8 +88,9 @@ GraphCommand* command_of(GraphState* g, uint32_t node) {
 }
 
 // Of a structure Python keeps the bytes, and the patches may be many.
-bool is_structure(const Program& program, size_t position) {
-  return program.typed && program.params[program.pointers + position].kind == ParamKind::structure;
+bool is_structure(const GraphCommand& c, size_t position) {
+  const Param* known = value_param(*c.program, c.buffers, position);
+  return known && known->kind == ParamKind::structure;
 }
 
 Gathered gather_one(Batch* b, PyObject* place, PyObject* value) {
@@ -100,8 +101,7 @@ Gathered gather_one(Batch* b, PyObject* place, PyObject* value) {
   GraphCommand* c = command_of(b->states[0], static_cast<uint32_t>(node));
   if (!c || position >= c->slots.size()) return Gathered::declined;
   PackedValue packed;
-  if (!pack_value(*c->program, c->buffers, position, value, &packed) || is_structure(*c->program, position))
-    return declined();
+  if (!pack_value(*c->program, c->buffers, position, value, &packed) || is_structure(*c, position)) return declined();
   b->changes.emplace_back(What::one, static_cast<uint32_t>(node));
   b->changes.back().position = static_cast<uint32_t>(position);
   b->changes.back().value = packed;

@@ -144,13 +144,14 @@ PyObject* graph_bind_value(PyObject* self, PyObject* args) {
     s.buffers = c->buffers;
     s.position = position;
   }
-  s.structure = p->typed && p->params[p->pointers + position].kind == ParamKind::structure;
+  const Param* known = value_param(*p, c->buffers, position);
+  s.structure = known && known->kind == ParamKind::structure;
   if (s.structure) {
     c->slots.push_back(slot);
     Py_RETURN_NONE;
   }
-  uint32_t offset = p->typed ? p->params[p->pointers + position].offset : 8 * (1 + c->buffers + position);
-  uint32_t bytes = p->typed ? p->params[p->pointers + position].size : 8;
+  uint32_t offset = known ? known->offset : 8 * (1 + c->buffers + position);
+  uint32_t bytes = known ? known->size : 8;
   if (!place(g, slot, *c, kUnit + offset, bytes, 0)) return nullptr;
   c->slots.push_back(slot);
   Py_RETURN_NONE;
@@ -196,7 +197,7 @@ PyObject* graph_set_value(PyObject* self, PyObject* args) {
       if (c.slots[position] == slot) places.push_back({&c, position});
   if (!room_for(g, places.size() * (1 + packed.more.size()))) return nullptr;
   for (auto [c, position] : places) {
-    packed.offset = c->program->params[c->program->pointers + position].offset;
+    packed.offset = value_param(*c->program, c->buffers, position)->offset;
     graph_patch_value(g, *c, position, packed);
   }
   Py_RETURN_NONE;

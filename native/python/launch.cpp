@@ -122,7 +122,7 @@ PyObject* launch_given(const Program& program, PyObject* const* args, Py_ssize_t
   Ref groups(k.global_size && k.global_size != Py_None ? PySequence_Tuple(k.global_size) : Py_NewRef(Py_None));
   Ref items(k.local_size && k.local_size != Py_None ? PySequence_Tuple(k.local_size) : Py_NewRef(Py_None));
   if (!bufs || !vals || !groups || !items) return nullptr;
-  vals = kept_values(program, std::move(vals));
+  vals = kept_values(program, static_cast<size_t>(count), std::move(vals));
   if (!vals) return nullptr;
   return PyTuple_Pack(4, bufs.get(), vals.get(), groups.get(), items.get());
 }

@@ -345,12 +345,12 @@ bool put_structure(const Program& program, size_t index, const Param& p, PyObjec
 }
 }  // namespace
 
-Ref kept_values(const Program& program, Ref vals) {
+Ref kept_values(const Program& program, size_t buffers, Ref vals) {
   Ref kept;
-  for (Py_ssize_t i = 0, n = program.typed ? PyTuple_GET_SIZE(vals.get()) : 0; i < n; ++i) {
-    const Param& p = program.params[program.pointers + static_cast<size_t>(i)];
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(vals.get()); ++i) {
+    const Param* p = value_param(program, buffers, static_cast<size_t>(i));
     PyObject* v = PyTuple_GET_ITEM(vals.get(), i);
-    if (p.kind != ParamKind::structure || PyBytes_CheckExact(v)) continue;
+    if (!p || p->kind != ParamKind::structure || PyBytes_CheckExact(v)) continue;
     if (!kept) kept = Ref(PySequence_List(vals.get()));
     Bytes bytes(v);
     Ref held(PyBytes_FromStringAndSize(static_cast<const char*>(bytes.data), std::max<Py_ssize_t>(bytes.size, 0)));

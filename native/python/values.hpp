@@ -11,6 +11,6 @@ bool put_value(const Program& program, size_t index, const Param& p, PyObject* v
 bool put_untyped(const Program& program, size_t index, PyObject* value, uint8_t* slot);
 // A tuple of values, checked before, as whoever uses them later may keep it: structures, which their owners may change,
 // as bytes. Null with an exception.
-Ref kept_values(const Program& program, Ref vals);
+Ref kept_values(const Program& program, size_t buffers, Ref vals);
 
 }  // namespace hcq

@@ -17,6 +17,7 @@ from hcq.runtime.compiler import Compiler, callers_level
 
 MAGIC = b"hcq cuda library 3\n"
 _DIGEST = 32
+_MACHINE_CODE = (b"\x7fELF", (0xBA55ED50).to_bytes(4, "little"))  # cubins, and fat binaries
 _OPTIONS = ("--std=c++17", "-lineinfo")
 
 
@@ -36,9 +37,10 @@ class Kernel(NamedTuple):
 
 
 class Library(NamedTuple):
-    """A library taken apart. `kernels` by the names they are asked for: symbols, and plain names where one is meant."""
+    """A library taken apart. `kernels` by the names they are asked for: symbols, and plain names where one is meant.
+    None of a cubin or a fat binary, which the driver is asked of."""
 
-    kernels: dict[str, Kernel]
+    kernels: dict[str, Kernel] | None
     image: bytes
 
 
@@ -77,7 +79,10 @@ class CUDACompiler(Compiler):
         }
 
     def compile(self, src: str | bytes) -> bytes:
-        """Compile CUDA C now, or take PTX as it is. Raises CompileError with NVRTC's log. Blocks while it runs."""
+        """Compile CUDA C now, or take PTX, a cubin or a fat binary as it is. Raises CompileError with NVRTC's log.
+        Blocks while it runs."""
+        if not isinstance(src, str) and bytes(src[:4]) in _MACHINE_CODE:
+            return bytes(src)
         text = src if isinstance(src, str) else _decoded(src)
         if ptx.is_ptx(text):
             found = ptx.entries(text)
@@ -114,6 +119,8 @@ class CUDACompiler(Compiler):
 def read_library(lib: bytes) -> Library:
     """Take a library apart. Raises InvalidProgram for bytes that are none, or damaged."""
     data = bytes(lib)
+    if data[:4] in _MACHINE_CODE:
+        return Library(None, data)
     if not data.startswith(MAGIC):
         raise InvalidProgram(f"this is no library of the CUDA compiler ({len(data)} bytes)")
     start = len(MAGIC)
@@ -154,4 +161,4 @@ def _decoded(src: bytes) -> str:
     try:
         return src.decode()
     except UnicodeDecodeError:
-        raise CompileError("expected CUDA C or PTX: a cubin does not say what its kernels take", "", src) from None
+        raise CompileError("expected CUDA C, PTX, a cubin or a fat binary", "", src) from None

@@ -14,6 +14,8 @@ from hcq.queues.launch import VALUE_TYPES
 from hcq.queues.native import InterfaceProgram
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hcq.drivers.cuda.device import CUDADevice
 
 
@@ -29,8 +31,8 @@ class CUDAProgram(_native.Program, InterfaceProgram):
     """A kernel: `CUDAProgram(device, name, lib)`. Its arguments may stand in any order in the source: launches take
     buffers, then values.
 
-    Where PTX does not say which of its parameters are pointers, launches take what they are given in the kernel's own
-    order, buffers first. Threads may share it.
+    Where nothing says which of its parameters are pointers, as in NVRTC's own PTX and in cubins, launches take what
+    they are given in the kernel's own order, buffers first. Threads may share it.
     """
 
     device: CUDADevice
@@ -40,21 +42,17 @@ class CUDAProgram(_native.Program, InterfaceProgram):
     def __new__(cls, dev: CUDADevice, name: str, lib: bytes) -> Self:
         """Load it. Raises InvalidProgram, and DeviceLost where a kernel has failed on the device."""
         library = read_library(lib)
-        if name not in library.kernels:
-            known = ", ".join(library.kernels) or "none"
-            raise InvalidProgram(f"no kernel {name!r} in the library: it has {known}")
-        kernel = library.kernels[name]
-        if "word" in kernel.arguments and any(kind.startswith("bytes") for kind in kernel.arguments):
-            raise InvalidProgram(
-                f"{name}: it takes structures, and its PTX does not say which of its 64-bit parameters are pointers: "
-                "mark them with .ptr, or give the CUDA C"
-            )
+        if library.kernels is not None and name not in library.kernels:
+            raise _missing(name, library.kernels)
         try:
-            loaded = _Loaded(_native.cuda_module(dev.native, library.image), kernel)
-            return cls._of(dev, name, loaded)
+            module = _native.cuda_module(dev.native, library.image)
+            kernel = _told(module, name) if library.kernels is None else library.kernels[name]
+            return cls._of(dev, name, _Loaded(module, kernel))
         except ValueError as error:
             raise InvalidProgram(f"{name}: {error}") from None
         except RuntimeError as error:
+            if isinstance(error, InvalidProgram):
+                raise
             dev.raise_if_lost()
             raise InvalidProgram(f"{name}: {dev.dname} does not load the library: {error}") from error
 
@@ -65,7 +63,7 @@ class CUDAProgram(_native.Program, InterfaceProgram):
     def _of(cls, dev: CUDADevice, name: str, loaded: _Loaded, local_memory: int = 0, together: bool = False) -> Self:
         module, (symbol, arguments, names, items) = loaded
         typed = "word" not in arguments
-        kinds = [kind if kind != "word" else "u64" for kind in arguments]
+        kinds = [kind if kind != "word" else "bits64" for kind in arguments]
         made = _native.cuda_program(module, symbol, name, kinds, names, typed, items, local_memory, together)
         self = super().__new__(cls, dev, name, made)
         self._loaded = loaded
@@ -115,3 +113,16 @@ class CUDAProgram(_native.Program, InterfaceProgram):
         if hasattr(self, "source"):
             made.source = self.source
         return made
+
+
+def _told(module: _native.CudaModule, name: str) -> Kernel:
+    """What the driver says of a kernel: how long its parameters are."""
+    known = module.kernels()
+    if name not in known:
+        raise _missing(name, known)
+    sizes = module.parameters(name)
+    return Kernel(name, ["word" if size == 8 else f"bytes{size}" for size in sizes], [], (0, 0, 0))
+
+
+def _missing(name: str, known: Iterable[str]) -> InvalidProgram:
+    return InvalidProgram(f"no kernel {name!r} in the library: it has {', '.join(known) or 'none'}")
