@@ -311,3 +311,47 @@ def check_quotients_at_the_edge_of_the_next():
     """
     for n in (1, 3, 0, -1, 2**31 - 1, -(2**31)):
         both(body, 8, 256, n)
+
+
+def check_shuffles_by_constants_and_votes():
+    body = ["ld.global.u32 %r20, [%d4];", "mov.u32 %r21, 3;", "mov.u32 %r22, 0x181f;"]
+    for mode, reach in (("up", 0), ("down", 31), ("bfly", 31), ("idx", 31)):
+        for lane, clamp in (
+            (1, reach),
+            (5, 0x1800 | reach),
+            (16, 0x1000 | reach),
+            (31, reach),
+            (2, 0x1C00 | reach & 29),
+        ):
+            body.append(f"shfl.sync.{mode}.b32 %r23|%p1, %r20, {lane}, {clamp}, -1;")
+            body.append("mad.lo.u32 %r20, %r20, 1664525, %r23; @%p1 xor.b32 %r20, %r20, 0x5bd1e995;")
+        body.append(f"shfl.sync.{mode}.b32 %r23, %r20, %r21, %r22, -1; mad.lo.u32 %r20, %r20, 69069, %r23;")
+    body.append("st.global.u32 [%d2], %r20; ret;")
+    for block in (32, 128, (16, 6)):
+        both("\n".join(body), 2, block, 0)
+    body = """
+      ld.global.u32 %r20, [%d4];
+      mov.u32 %r21, 0;
+      and.b32 %r22, %r20, 7;
+      setp.lt.u32 %p1, %r22, %r0;
+      @%p1 bra GONE;
+    LOOP:
+      shr.u32 %r23, %r20, %r21;
+      and.b32 %r23, %r23, 1;
+      setp.ne.u32 %p2, %r23, 0;
+      vote.sync.ballot.b32 %r24, %p2, -1;
+      vote.sync.any.pred %p3, %p2, -1;
+      vote.sync.all.pred %p4, %p2, -1;
+      activemask.b32 %r25;
+      mad.lo.u32 %r20, %r20, 31, %r24;
+      @%p3 add.u32 %r20, %r20, 1;
+      @%p4 xor.b32 %r20, %r20, %r25;
+      add.u32 %r21, %r21, 1;
+      setp.lt.u32 %p5, %r21, 9;
+      @%p5 bra LOOP;
+      st.global.u32 [%d2], %r20;
+    GONE:
+      ret;
+    """
+    for block, n in ((32, 0), (33, 0), (77, 3), (256, 5)):
+        both(body, 2, block, n)

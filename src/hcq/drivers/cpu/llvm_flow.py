@@ -41,6 +41,12 @@ def same(i: Instruction) -> bool:
     return i.op == "load" and "!hcq.same" in i.text
 
 
+def once(i: Instruction) -> bool:
+    """A call that a group makes once where its items come to it together; whoever wrote the module promises that it may
+    be made by any number of them, one after the other."""
+    return i.op == "call" and "!hcq.once" in i.text
+
+
 def effects(i: Instruction) -> bool:
     """True if skipping it could be noticed by anything but the values it defines. Loads can be skipped."""
     return not (pure(i) or i.op in ("phi", "load", "alloca") or (i.op == "call" and bool(_ITEM_CALL.search(i.text))))

@@ -295,7 +295,8 @@ class Analysis:
         return found
 
     def scalar(self, region: Region) -> bool:
-        """True if the region only computes what is the same for all items: it runs once, without a loop."""
+        """True if the region only computes what is the same for all items, and does what is done once: it runs once,
+        without a loop."""
         if self.variation.pieces & set(region.pieces):
             return False
         for p in region.pieces:
@@ -304,6 +305,10 @@ class Analysis:
                 return False
             for i in piece.instructions():
                 varies = i.value in self.variation.values
+                if flow.once(i):
+                    if not self.variation.values.isdisjoint(i.uses):
+                        return False
+                    continue
                 if not (i.op == "phi" or flow.pure(i)) and i.value not in self.recomputable:
                     return False
                 if varies and i.value not in self.recomputable and not (p == region.start and p in self.cuts):

@@ -3,11 +3,18 @@ what was given is read. So the loops over threads on both sides of it become vec
 
 There are two arrays of a kind, used in turn: what one operation reads is not written by the next before the barrier
 after. Who takes part is told by the operation's number beside the value; it is the same for all threads.
+
+Votes, and shuffles by a constant, are done for a whole warp at once, between two barriers: a function of the block
+(`!hcq.once`, see llvm-grid.md) reads the arrays 32 lanes at a time and leaves each thread's answer in another array.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from hcq.cudacpu.lower.forms import warp_functions
+from hcq.cudacpu.lower.forms.analysis import destinations
+from hcq.cudacpu.ptx.nodes import Function, Immediate, Instruction, Operand, Register
 
 if TYPE_CHECKING:
     from hcq.cudacpu.lower.emitter import Emitter
@@ -20,21 +27,31 @@ _REDUCE = ("add", "smin", "smax", "umin", "umax", "and", "or", "xor")  # by the 
 class Lanes:
     """Of one kernel. Its slots hold the number of the next operation."""
 
-    def __init__(self, e: Emitter) -> None:
+    def __init__(self, e: Emitter, function: Function) -> None:
         self._number = e.slot("i32", name="lanes")
         self.active = ""  # whether the thread takes part in the operation that is written; empty: it does
         self._e = e
+        self._constants = _constants(function)
 
     def begin(self, told: bool) -> None:
         """Write what a kernel begins with; `told`: it has operations that ask who takes part."""
         e = self._e
         e.do(f"store i32 1, ptr {self._number}")
+        if told:
+            e.do(f"store i32 0, ptr addrspace(3) {_at(e, 'i32', self._single('lanes.votes'), e.context.linear(e))}")
         for number in ("0", "1") if told else ():
             at = _at(e, "i32", self._array("lanes.told", "i32", number), e.context.linear(e))
             e.do(f"store i32 0, ptr addrspace(3) {at}, align 4")
 
-    def shuffle(self, value: str, lane: str, clamp: str, mode: int) -> tuple[str, str]:
-        """Value of 32 bits and predicate of shfl, whose operands have 32 bits."""
+    def shuffle(self, value: str, lane: Operand, clamp: Operand, mode: int) -> tuple[str, str]:
+        """Value of 32 bits and predicate of shfl."""
+        by, within = self._constant(lane), self._constant(clamp)
+        if by is not None and within is not None:
+            return self._permuted(value, by, within, mode)
+        e = self._e
+        return self._chosen(value, e.read(lane, "b32"), e.read(clamp, "b32"), mode)
+
+    def _chosen(self, value: str, lane: str, clamp: str, mode: int) -> tuple[str, str]:
         e = self._e
         row = self._row("i32", value)
         own = self._lane()
@@ -55,9 +72,20 @@ class Lanes:
     def vote(self, predicate: str, mask: str) -> tuple[str, str]:
         """Those who take part, and those of them whose predicate holds."""
         e = self._e
-        members, row = self._given("i32", e.op(f"zext i1 {predicate} to i32"), mask)
-        yes = self._bits(e.op(f"trunc <32 x i32> {self._all('i32', row)} to <32 x i1>"))
-        return members, e.op(f"and i32 {yes}, {members}")
+        number = e.op(f"load i32, ptr {self._number}")
+        own = e.op(f"or i32 {e.op(f'shl i32 {number}, 1')}, {e.op(f'zext i1 {predicate} to i32')}")
+        if self.active:
+            own = e.op(f"select i1 {self.active}, i32 {own}, i32 0")
+        given, here, yes = (self._single(f"lanes.{each}") for each in ("votes", "here", "yes"))
+        linear = e.context.linear(e)
+        e.do(f"store i32 {own}, ptr addrspace(3) {_at(e, 'i32', given, linear)}, align 4")
+        e.unit.helper("lanes.vote", warp_functions.vote("lanes.vote"))
+        self._once("lanes.vote", number, given, here, yes)
+        e.do(f"store i32 {e.op(f'add i32 {number}, 1')}, ptr {self._number}")
+        found = [e.op(f"load i32, ptr addrspace(3) {_at(e, 'i32', each, linear)}, align 4") for each in (here, yes)]
+        members = e.op(f"and i32 {found[0]}, {mask}")
+        members = e.op(f"or i32 {members}, {e.op(f'shl i32 1, {self._lane()}')}")
+        return members, e.op(f"and i32 {found[1]}, {members}")
 
     def same(self, type: str, value: str, mask: str) -> tuple[str, str]:
         """Those who take part, and those of them who gave the same value."""
@@ -118,6 +146,39 @@ class Lanes:
         numbers = self._all("i32", _at(e, "i32", told, e.op(f"and i32 {e.context.linear(e)}, -32")))
         return self._members(numbers, number, mask), row
 
+    def _permuted(self, value: str, lane: int, clamp: int, mode: int) -> tuple[str, str]:
+        """A shuffle whose lane and clamp are constants."""
+        e = self._e
+        order = warp_functions.sources(lane, clamp, mode)
+        name = f"lanes.shuffle.{mode}.{lane}.{clamp}"
+        e.unit.helper(name, warp_functions.shuffle(name, order))
+        given, taken = self._single("lanes.given"), self._single("lanes.taken")
+        linear = e.context.linear(e)
+        e.do(f"store i32 {value}, ptr addrspace(3) {_at(e, 'i32', given, linear)}, align 4")
+        self._once(name, "0", given, taken)
+        within = sum(1 << own for own, (_, inside) in enumerate(order) if inside)
+        bit = e.op(f"and i32 {e.op(f'lshr i32 {within}, {self._lane()}')}, 1")
+        found = e.op(f"load i32, ptr addrspace(3) {_at(e, 'i32', taken, linear)}, align 4")
+        return found, e.op(f"icmp ne i32 {bit}, 0")
+
+    def _constant(self, operand: Operand) -> int | None:
+        if isinstance(operand, Register):
+            return self._constants.get(operand.name)
+        return operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else None
+
+    def _once(self, name: str, number: str, *arrays: str) -> None:
+        """A function of the block that works on arrays, between two barriers."""
+        e = self._e
+        e.do("call void @hcq.barrier()")
+        passed = [f"ptr {e.op(f'addrspacecast ptr addrspace(3) {each} to ptr')}" for each in arrays]
+        e.do(f"call void @{name}({', '.join(passed)}, i32 {number}, i32 {e.context.threads(e)}), !hcq.once !0")
+        e.do("call void @hcq.barrier()")
+
+    def _single(self, name: str) -> str:
+        """An array that is written and read once between two barriers."""
+        self._e.unit.helper(name, f"@{name} = internal addrspace(3) global [{_THREADS} x i32] undef, align 64")
+        return f"@{name}"
+
     def _array(self, name: str, type: str, number: str) -> str:
         e = self._e
         e.unit.helper(name, f"@{name} = internal addrspace(3) global [{2 * _THREADS} x {type}] undef, align 64")
@@ -151,6 +212,18 @@ class Lanes:
         e = self._e
         one = e.op(f"insertelement <32 x {type}> poison, {type} {value}, i32 0")
         return e.op(f"shufflevector <32 x {type}> {one}, <32 x {type}> poison, <32 x i32> zeroinitializer")
+
+
+def _constants(function: Function) -> dict[str, int]:
+    """Registers that hold one constant and nothing else."""
+    found: dict[str, int | None] = {}
+    for each in function.body or ():
+        if isinstance(each, Instruction):
+            value = each.operands[1] if each.opcode == "mov" and each.guard is None else None
+            known = value.value if isinstance(value, Immediate) and isinstance(value.value, int) else None
+            for name in destinations(each):
+                found[name] = known if name not in found else None
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _at(e: Emitter, type: str, first: str, index: str) -> str:

@@ -70,7 +70,7 @@ def region(e: Emitter, name: str, function: Function) -> str:
     e.declare("declare void @hcq.barrier() convergent nounwind")
     opcodes = {each.opcode for each in function.body or () if isinstance(each, Instruction)}
     if opcodes & (LANES | MATRICES):
-        e.lanes = Lanes(e)
+        e.lanes = Lanes(e, function)
         e.lanes.begin(bool(opcodes & LANES - {"shfl", "elect"}))
     e.body(function.body or [])
     e.place(LEAVING)

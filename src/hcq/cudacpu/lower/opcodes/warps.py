@@ -27,7 +27,7 @@ def shfl(e: Emitter, i: Instruction) -> None:
     d, a, b, c, *mask = e.operands(i, 4, 5)
     mode = _named(e, i, _MODES)
     if e.lanes is not None:
-        found, within = e.lanes.shuffle(e.read(a, "b32"), e.read(b, "b32"), e.read(c, "b32"), mode)
+        found, within = e.lanes.shuffle(e.read(a, "b32"), b, c, mode)
         _write(e, d, found, "b32", within)
         return
     value = e.op(f"zext i32 {e.read(a, 'b32')} to i64")
