@@ -227,9 +227,23 @@ def test_more_local_memory_than_a_group_has_is_refused(gpu):
         gpu.program("f", source.format(most // 4 + 1))
 
 
-def test_kernels_of_images_are_refused_by_name(gpu):
-    with pytest.raises((CompileError, InvalidProgram), match="image2d_t"):
-        gpu.program("f", "__kernel void f(read_only image2d_t x, __global int *out) { out[0] = get_image_width(x); }")
+def test_kernels_of_samplers_and_of_other_images_are_refused_by_name(gpu):
+    for kind, wanted in ("sampler_t", "sampler_t"), ("read_only image2d_array_t", "image2d_array_t"):
+        source = f"__kernel void f({kind} x, __global int *out) {{ out[0] = 1; }}"
+        with pytest.raises((CompileError, InvalidProgram), match=wanted):
+            gpu.program("f", source)
+
+
+def test_a_graph_takes_values_by_the_names_that_the_source_gives_them(gpu):
+    program, out = gpu.program("scale", SCALE), hcq.array(np.ones(64, "f4"), "GPU")
+    with hcq.capture() as graph:
+        program(out, out, global_size=(64, 1, 1), vals=(2.0, 1))
+    graph.replay(vals={"scale.factor": 3.0}).wait()
+    assert (out.numpy() == 4).all()
+    graph.replay(vals={"scale.extra": 5}).wait()
+    assert (out.numpy() == 17).all()
+    with pytest.raises(LaunchError, match="extra"):
+        program(out, out, vals=(2.0, -1))
 
 
 def test_memory_beyond_the_largest_buffer_is_out_of_memory(gpu):

@@ -96,7 +96,7 @@ Gave gave(Queue* q, Flight& x, bool given, const std::string& error) {
   }
   x.begins = f.begins;
   f.begins = nullptr;
-  f.unflushed = true;
+  f.unflushed |= x.command.event != nullptr;  // what is nothing needs no lane
   flight_added(f);
   if (f.size() == 1) q->running.store(x.head, std::memory_order_release);
   return Gave::yes;

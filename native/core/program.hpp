@@ -99,11 +99,13 @@ struct Program {
   std::atomic<uint64_t> recorded{0};
   alignas(64) void* code = nullptr;  // the loader's
   // Of `elsewhere`: sizes of groups that it takes (0: any), the last one given, the device whose buffers alone it
-  // takes, and how it ends.
+  // takes, whether it takes the memory at an address for one of its pointers (null: any; false with the reason), and
+  // how it ends.
   uint64_t most_items = 0;
   uint32_t wanted_items[3] = {};
   std::atomic<uint64_t> given_items{0};
   std::string home;
+  bool (*takes)(const Program&, size_t pointer, uint64_t address, std::string* why) = nullptr;
   void (*end)(Program*) = nullptr;
   // Of one whose groups are all to be there at a time: how many of `items` can be. Null: any number will do. With the
   // GIL held.

@@ -29,7 +29,7 @@ HCQBufferObject* make(PyTypeObject* type) {
   self->block = nullptr;
   self->weakrefs = nullptr;
   self->generation = g_generation;
-  self->freed = false;
+  self->freed = self->opaque = false;
   self->asked = 0;
   return self;
 }
@@ -69,6 +69,8 @@ PyObject* repr(PyObject* o) {
 PyMemberDef members[] = {
     {"va_addr", T_ULONGLONG, offsetof(HCQBufferObject, va_addr), 0, "Address on the device."},
     {"size", T_ULONGLONG, offsetof(HCQBufferObject, size), 0, "Bytes."},
+    {"opaque", T_BOOL, offsetof(HCQBufferObject, opaque), 0,
+     "Whether nothing is at the address: an image, which only its own device's commands know. A driver says so."},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(HCQBufferObject, weakrefs), READONLY, nullptr},
     {nullptr},
 };

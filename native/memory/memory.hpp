@@ -38,6 +38,7 @@ struct HCQBufferObject {
   PyObject* weakrefs;
   uint32_t generation;
   bool freed;      // an allocator has it back: in its cache, waiting for queued work, or really freed
+  bool opaque;     // nothing is at its address, as of an image: only its device's own commands know what that means
   uint64_t asked;  // bytes that an allocator's alloc was asked for when it handed this out; 0 where none did
 };
 extern PyTypeObject* HCQBuffer_Type;
@@ -45,6 +46,10 @@ extern PyTypeObject* HCQBuffer_Type;
 PyObject* hcq_buffer_new(uint64_t va_addr, uint64_t size, Block* block);
 inline bool hcq_buffer_check(PyObject* o) {
   return Py_TYPE(o) == HCQBuffer_Type || PyType_IsSubtype(Py_TYPE(o), HCQBuffer_Type);
+}
+
+inline bool hcq_buffer_opaque(PyObject* o) {
+  return hcq_buffer_check(o) && reinterpret_cast<HCQBufferObject*>(o)->opaque;
 }
 
 // What keeps the memory of a Buffer or a handle, a new object: while it lives that is neither freed nor handed out

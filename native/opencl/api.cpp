@@ -28,12 +28,17 @@ constexpr Named kNames[] = {
     {-5, "CL_OUT_OF_RESOURCES"},
     {-6, "CL_OUT_OF_HOST_MEMORY"},
     {-7, "CL_PROFILING_INFO_NOT_AVAILABLE"},
+    {-10, "CL_IMAGE_FORMAT_NOT_SUPPORTED"},
     {-11, "CL_BUILD_PROGRAM_FAILURE"},
     {-14, "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST"},
     {-30, "CL_INVALID_VALUE"},
     {-33, "CL_INVALID_DEVICE"},
     {-34, "CL_INVALID_CONTEXT"},
     {-36, "CL_INVALID_COMMAND_QUEUE"},
+    {-37, "CL_INVALID_HOST_PTR"},
+    {-38, "CL_INVALID_MEM_OBJECT"},
+    {-39, "CL_INVALID_IMAGE_FORMAT_DESCRIPTOR"},
+    {-40, "CL_INVALID_IMAGE_SIZE"},
     {-45, "CL_INVALID_PROGRAM_EXECUTABLE"},
     {-48, "CL_INVALID_KERNEL"},
     {-49, "CL_INVALID_ARG_INDEX"},
@@ -45,7 +50,9 @@ constexpr Named kNames[] = {
     {-55, "CL_INVALID_WORK_ITEM_SIZE"},
     {-58, "CL_INVALID_EVENT"},
     {-59, "CL_INVALID_OPERATION"},
+    {-61, "CL_INVALID_BUFFER_SIZE"},
     {-63, "CL_INVALID_GLOBAL_WORK_SIZE"},
+    {-65, "CL_INVALID_IMAGE_DESCRIPTOR"},
 };
 }  // namespace
 
@@ -93,6 +100,9 @@ bool fail(const std::string& function, Status status) {
   with("clSetKernelArgSVMPointer", &Api::clSetKernelArgSVMPointer, Refusal<&Api::clSetKernelArgSVMPointer>::answer);
   with("clEnqueueNDRangeKernel", &Api::clEnqueueNDRangeKernel, Refusal<&Api::clEnqueueNDRangeKernel>::answer);
   with("clEnqueueSVMMemcpy", &Api::clEnqueueSVMMemcpy, Refusal<&Api::clEnqueueSVMMemcpy>::answer);
+  with("clEnqueueReadImage", &Api::clEnqueueReadImage, Refusal<&Api::clEnqueueReadImage>::answer);
+  with("clEnqueueWriteImage", &Api::clEnqueueWriteImage, Refusal<&Api::clEnqueueWriteImage>::answer);
+  with("clEnqueueCopyImage", &Api::clEnqueueCopyImage, Refusal<&Api::clEnqueueCopyImage>::answer);
   with("clGetEventInfo", &Api::clGetEventInfo, state_of_failed);
   return known;
 }
@@ -110,7 +120,8 @@ bool load(const char* library, std::string* error) {
                HCQ_FIND(clReleaseKernel) && HCQ_FIND(clSetKernelArg) && HCQ_FIND(clSetKernelArgSVMPointer) &&
                HCQ_FIND(clEnqueueNDRangeKernel) && HCQ_FIND(clEnqueueSVMMemcpy) && HCQ_FIND(clFlush) &&
                HCQ_FIND(clGetEventInfo) && HCQ_FIND(clGetEventProfilingInfo) && HCQ_FIND(clSetEventCallback) &&
-               HCQ_FIND(clReleaseEvent);
+               HCQ_FIND(clReleaseEvent) && HCQ_FIND(clCreateImage) && HCQ_FIND(clReleaseMemObject) &&
+               HCQ_FIND(clEnqueueReadImage) && HCQ_FIND(clEnqueueWriteImage) && HCQ_FIND(clEnqueueCopyImage);
 #undef HCQ_FIND
   if (found) g_api = a;
   return found;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/device.hpp"
+#include "opencl/images.hpp"
 
 namespace hcq::opencl {
 
@@ -21,28 +22,37 @@ void* open(void* context, std::string* error) {
   auto* c = static_cast<Context*>(context);
   const uint64_t properties[] = {kQueueProperties, kProfiling, 0};
   Status status = kSuccess;
-  void* lane = api().clCreateCommandQueueWithProperties(c->context, c->device, properties, &status);
+  Handle queue = api().clCreateCommandQueueWithProperties(c->context, c->device, properties, &status);
   if (failed(status, "clCreateCommandQueueWithProperties", error)) return nullptr;
   ++g_held.queues;
-  return lane;
+  return new Lane{queue, *c};
 }
 
-void close(void* lane) {
-  api().clReleaseCommandQueue(lane);
+void close(void* opened) {
+  auto* lane = static_cast<Lane*>(opened);
+  api().clReleaseCommandQueue(lane->queue);
   --g_held.queues;
+  delete lane;
 }
+
+Handle queue_of(void* lane) { return static_cast<Lane*>(lane)->queue; }
 
 bool set_arguments(Kernel& k, const uint8_t* kernargs, std::string* error) {
   bool all = k.last.empty();
   if (all && !k.arguments.empty()) k.last.resize(k.arguments.back().offset + k.arguments.back().size);
   for (const Argument& a : k.arguments) {
     const uint8_t* value = kernargs + a.offset;
-    // What was set at the last launch is set still.
-    if (!all && std::memcmp(k.last.data() + a.offset, value, a.size) == 0) continue;
+    // What was set at the last launch is set still; of an image another one may have the address by now.
+    if (!all && !a.image && std::memcmp(k.last.data() + a.offset, value, a.size) == 0) continue;
     Status status;
-    if (a.pointer) {
-      void* pointer;
-      std::memcpy(&pointer, value, sizeof pointer);
+    void* pointer = nullptr;
+    if (a.pointer) std::memcpy(&pointer, value, sizeof pointer);
+    if (a.image) {
+      std::shared_ptr<Image> image = image_at(reinterpret_cast<uint64_t>(pointer));
+      // An image that went since, or kernargs that nobody checked: a handle of none is refused.
+      Handle memory = image && image->start == reinterpret_cast<uint64_t>(pointer) ? image->memory : nullptr;
+      status = memory ? api().clSetKernelArg(k.kernel, a.index, sizeof memory, &memory) : kNoMemoryObject;
+    } else if (a.pointer) {
       status = api().clSetKernelArgSVMPointer(k.kernel, a.index, pointer);
     } else {
       status = api().clSetKernelArg(k.kernel, a.index, a.size, value);
@@ -70,7 +80,8 @@ bool exec(void* lane, const Program& program, const uint8_t* arguments, const ui
   Status status = kSuccess;
   if (set) {
     uint32_t dimensions = global[2] > 1 ? 3 : global[1] > 1 ? 2 : 1;
-    status = api().clEnqueueNDRangeKernel(lane, k.kernel, dimensions, nullptr, global, local, 0, nullptr, &out->event);
+    status = api().clEnqueueNDRangeKernel(queue_of(lane), k.kernel, dimensions, nullptr, global, local, 0, nullptr,
+                                          &out->event);
   }
   k.lock.unlock();
   if (!set || failed(status, "clEnqueueNDRangeKernel", error)) return false;
@@ -79,7 +90,8 @@ bool exec(void* lane, const Program& program, const uint8_t* arguments, const ui
 }
 
 bool enqueue_copy(void* lane, void* to, const void* from, size_t bytes, void** event, std::string* error) {
-  if (failed(api().clEnqueueSVMMemcpy(lane, 0, to, from, bytes, 0, nullptr, event), "clEnqueueSVMMemcpy", error))
+  if (failed(api().clEnqueueSVMMemcpy(queue_of(lane), 0, to, from, bytes, 0, nullptr, event), "clEnqueueSVMMemcpy",
+             error))
     return false;
   if (event) g_held.events.fetch_add(1, std::memory_order_relaxed);
   return true;
@@ -88,6 +100,10 @@ bool enqueue_copy(void* lane, void* to, const void* from, size_t bytes, void** e
 bool copy(void* lane, uint64_t destination, uint64_t source, uint64_t bytes, Command* out, std::string* error) {
   auto* to = reinterpret_cast<void*>(destination);
   auto* from = reinterpret_cast<const void*>(source);
+  std::shared_ptr<Image> to_image = image_at(destination), from_image = image_at(source);
+  if (to_image || from_image)
+    return copy_images(*static_cast<Lane*>(lane), to_image.get(), destination, from_image.get(), source, bytes, out,
+                       error);
   uint64_t apart = destination > source ? destination - source : source - destination;
   if (apart >= bytes) return enqueue_copy(lane, to, from, bytes, &out->event, error);
   // OpenCL refuses ranges that overlap: by way of memory of ours.
@@ -103,7 +119,7 @@ bool copy(void* lane, uint64_t destination, uint64_t source, uint64_t bytes, Com
   return false;
 }
 
-void flush(void* lane) { api().clFlush(lane); }
+void flush(void* lane) { api().clFlush(queue_of(lane)); }
 
 Over over(const Command& command, std::string* error) {
   Status state = kComplete;

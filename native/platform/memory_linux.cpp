@@ -40,6 +40,11 @@ void* map_memory(uint64_t bytes, uint64_t alignment) {
   return reinterpret_cast<void*>(aligned);
 }
 
+void* reserve_addresses(uint64_t bytes) {
+  void* raw = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return raw == MAP_FAILED ? nullptr : raw;
+}
+
 void small_pages(void* address, uint64_t bytes) { madvise(address, bytes, MADV_NOHUGEPAGE); }  // a hint too
 
 void unmap_memory(void* address, uint64_t bytes) { munmap(address, bytes); }

@@ -34,6 +34,8 @@ uint64_t thread_number();  // the system's for this thread: threading.get_native
 // Address space of `bytes`, readable and writable, with no pages yet; nullptr when there is none. Huge pages where the
 // system has them.
 void* map_memory(uint64_t bytes, uint64_t alignment);
+// Address space with nothing behind it: who reads or writes there is stopped. nullptr when there is none.
+void* reserve_addresses(uint64_t bytes);
 void small_pages(void* address, uint64_t bytes);  // of a mapping: no huge pages there
 void unmap_memory(void* address, uint64_t bytes);
 void drop_pages(void* address, uint64_t bytes);  // contents are lost; the address space stays

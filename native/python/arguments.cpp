@@ -26,6 +26,7 @@ std::string counted(size_t n, const char* noun) { return std::to_string(n) + " "
 bool refuse_buffer(const Program& program, Py_ssize_t i, PyObject* o) {
   PyErr_Clear();
   std::string text = program.name + ": buffer " + std::to_string(i);
+  if (hcq_buffer_check(o)) return refuse(text + " is an image, which this device can't reach: copy it with hcq.copy");
   if (PyObject_TypeCheck(o, Buffer_Type)) {
     auto* b = reinterpret_cast<BufferObject*>(o);
     if (!b->buf) return refuse(text + " is not allocated: call allocate() or ensure_allocated() first");
@@ -67,6 +68,7 @@ bool address_of(const Program& program, Py_ssize_t i, PyObject* o, uint64_t* out
     }
     if (!program.home.empty() && PyUnicode_CompareWithASCIIString(buffer->device, program.home.c_str()) != 0)
       return refuse_buffer(program, i, o);
+    if (hcq_buffer_opaque(handle) && !program.takes) return refuse_buffer(program, i, o);
     *out = reinterpret_cast<HCQBufferObject*>(handle)->va_addr;
     return true;
   }
@@ -76,6 +78,7 @@ bool address_of(const Program& program, Py_ssize_t i, PyObject* o, uint64_t* out
       raise_forked(handle->generation, "an HCQBuffer");
       return false;
     }
+    if (handle->opaque && !program.takes) return refuse_buffer(program, i, o);
     *out = handle->va_addr;
     return true;
   }
@@ -181,6 +184,11 @@ bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t
     for (Py_ssize_t i = 0; i < count; ++i) {
       uint64_t address;
       if (!address_of(program, i, buffers[i], &address, out)) return false;
+      if (program.takes && address) {  // an array has none yet
+        std::string why;
+        if (!program.takes(program, static_cast<size_t>(i), address, &why))
+          return refuse(program.name + ": buffer " + std::to_string(i) + " " + why);
+      }
       std::memcpy(out->bytes + 8 * i, &address, 8);
     }
     for (Py_ssize_t i = 0; i < value_count; ++i) {

@@ -20,10 +20,10 @@ struct Laid {
 };
 
 // A program with these arguments, by the names that drivers in Python have for their types: "ptr", "const" for a
-// pointer that is only read through, and values', "bytesN" for a structure of N bytes. `names` are for messages, as
-// many or none. Its kernargs are the pointers, then the values, whatever their order in the source: so come the
-// arguments in `laid`. `wanted` is the only size of groups that it takes, 0 for any. Throws invalid_argument for a type
-// that there isn't, and for more than a launch carries.
+// pointer that is only read through, "image r", "image w" and "image rw", which are pointers too, and values', "bytesN"
+// for a structure of N bytes. `names` are for messages, as many or none. Its kernargs are the pointers, then the
+// values, whatever their order in the source: so come the arguments in `laid`. `wanted` is the only size of groups that
+// it takes, 0 for any. Throws invalid_argument for a type that there isn't, and for more than a launch carries.
 std::unique_ptr<Program> program_elsewhere(const std::string& name, const std::vector<std::string>& types,
                                            const std::vector<std::string>& names, uint64_t most_items,
                                            std::tuple<uint32_t, uint32_t, uint32_t> wanted, std::vector<Laid>* laid);

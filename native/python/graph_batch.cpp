@@ -32,6 +32,7 @@ Gathered gather_slot(Batch* b, uint32_t slot, PyObject* buf) {
   } else {
     return Gathered::declined;
   }
+  if (hcq_buffer_opaque(handle) || hcq_buffer_opaque(place->handle)) return Gathered::declined;
   uint64_t start = reinterpret_cast<HCQBufferObject*>(handle)->va_addr;
   Span span{start, start + bytes};
   if (bytes < (b->smaller ? place->copied : place->captured.end - place->captured.start)) return Gathered::declined;

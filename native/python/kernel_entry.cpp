@@ -119,7 +119,7 @@ bool entry_pack(const KernelEntry& entry, const LaunchSizes& sizes, PyObject* co
       auto* b = reinterpret_cast<BufferObject*>(o);
       PyObject* handle = b->buf;
       if (!handle || b->dtype != param.object.get() || (b->base ? b->base->closed : b->closed) ||
-          b->generation != g_generation || !hcq_buffer_check(handle))
+          b->generation != g_generation || !hcq_buffer_check(handle) || hcq_buffer_opaque(handle))
         return false;
       if (b->device != entry.device.get() && PyUnicode_Compare(b->device, entry.device.get()) != 0) return false;
       uint64_t address = reinterpret_cast<HCQBufferObject*>(handle)->va_addr;

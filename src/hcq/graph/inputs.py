@@ -135,6 +135,10 @@ class Inputs:
                 raise TypeError(f"input {name!r} is copied by the host: it must be a Buffer, not {type(buf).__name__}")
             elif not hasattr(buf, "va_addr"):
                 raise TypeError(f"input {name!r} must be a Buffer or a handle, not {type(buf).__name__}")
+            was, now = (getattr(handle, "image", None) for handle in (place.handle, getattr(buf, "_buf", buf)))
+            if was != now:  # a kernel takes one or the other, and copies read an image's pixels
+                was, now = (what or "plain memory" for what in (was, now))
+                raise ValueError(f"input {name!r} was captured with {was}, and this buffer is {now}")
             start, end = span_of(buf)
             least = place.copied if smaller else place.nbytes
             if end - start < least:

@@ -53,7 +53,7 @@ class HCQAllocator(LRUAllocator):
         _check_size(data.nbytes, dest)
         if watch.active:
             watch.host_write(dest, 0, data.nbytes)
-        if self._direct():
+        if self._direct(dest):
             self.device.synchronize()
             began = time.perf_counter_ns()
             with self.device.at_memory():
@@ -75,7 +75,7 @@ class HCQAllocator(LRUAllocator):
         if watch.active:
             watch.host_read(src, 0, data.nbytes)
         self.device.synchronize()
-        if self._direct():
+        if self._direct(src):
             began = time.perf_counter_ns()
             with self.device.at_memory():
                 data[:] = host_view(src.va_addr, data.nbytes)
@@ -121,7 +121,7 @@ class HCQAllocator(LRUAllocator):
                 done += count
 
         name = f"DISK -> {self.device.dname}"
-        if self._direct():
+        if self._direct(dest):
             if watch.active:
                 watch.host_write(dest, 0, size)
             self.device.synchronize()
@@ -188,12 +188,15 @@ class HCQAllocator(LRUAllocator):
     def map(self, buf: Any) -> None:
         """Make `buf`, another device's memory, reachable for this device's queues; host memory is, everywhere.
 
-        NotImplementedError where it can't be had: then copies go through the host.
+        NotImplementedError where it can't be had, as of an image: then copies go through the host.
         """
         if not self.host_access:
             raise NotImplementedError(f"{self.device.dname} doesn't reach memory of other devices")
+        if getattr(buf, "opaque", False):
+            raise NotImplementedError("an image is reached by the queues of its own device alone")
 
-    def _direct(self) -> bool:
+    def _direct(self, *memory: Any) -> bool:
+        """Whether the host copies from or to `memory` itself. Drivers that have memory it doesn't reach say so here."""
         return self.host_access and not config.FORCE_STAGING()
 
     def _through_ring(self, dest: Any, size: int, fill: Callable[[memoryview, int], None], name: str) -> None:

@@ -41,7 +41,7 @@ class NativeAllocator(HostAllocator, HCQAllocator):
     def copy_from_disk(self, dest: Any, src: Any, size: int) -> None:
         """As HCQAllocator's; a file's own queue reads straight into `dest`, where that pays."""
         read_to = getattr(src, "read_to", None)
-        if read_to is None or not self._direct() or not 0 <= size <= min(dest.size, src.size):
+        if read_to is None or not self._direct(dest) or not 0 <= size <= min(dest.size, src.size):
             super().copy_from_disk(dest, src, size)
             return
         if not read_to(dest.va_addr, size, self.device):

@@ -32,6 +32,10 @@ _TURN = 16  # allocations that no command was given and are looked at all the sa
 _FRESH = PATTERN * (_PIECE // ZONE)  # what is in memory that was just given out
 
 
+def _never(options: Any) -> bool:
+    return False
+
+
 class _Guard:
     """Memory with zones, from the driver's `_alloc` to its `_free`. In between it may be freed and given out again."""
 
@@ -197,7 +201,8 @@ class RedZones:
             if self._on and hasattr(handle, "va_addr"):
                 self._observer.taken(self.device, handle.va_addr, handle.va_addr + size)
             return handle
-        if not self._able:
+        # An image has exactly the bytes of its pixels.
+        if not self._able or (options and getattr(self._allocator, "gives_image", _never)(*options)):
             return self._inner["_alloc"](size, *options)
         base = self._inner["_alloc"](size + 2 * ZONE, *options)
         handle = self._allocator.offset(base, size, ZONE)

@@ -11,6 +11,7 @@ from hcq import _native, config
 from hcq.drivers.opencl import platforms
 from hcq.drivers.opencl.allocator import ALIGNMENT, MappedAllocator, OpenCLAllocator
 from hcq.drivers.opencl.compiler import OpenCLCompiler
+from hcq.drivers.opencl.images import Shape, Support
 from hcq.drivers.opencl.program import OpenCLProgram
 from hcq.drivers.opencl.queue import OpenCLComputeQueue, OpenCLCopyQueue
 from hcq.errors import DeviceUnavailable
@@ -52,13 +53,14 @@ class OpenCLDevice(NativeDevice):
         if self.is_mapped:
             self._flags |= int(cl.svm_mem_flags.SVM_FINE_GRAIN_BUFFER)
         self.limits = _limits(cl_device)
+        self.images = Support.of(cl, self.context, cl_device)
         self.held: dict[int, Any] = {}  # what keeps each allocation, by address; each step on it is one of the dict's
         allocator_t = MappedAllocator if self.is_mapped and not config.FORCE_STAGING() else OpenCLAllocator
         platforms.load_commands()
         runtime = functools.partial(OpenCLProgram, self)
         queues = OpenCLComputeQueue, OpenCLCopyQueue
         super().__init__(name, allocator_t, OpenCLCompiler(cl_device), runtime, *queues)
-        _native.opencl_serve(self, self.context.int_ptr, cl_device.int_ptr)
+        _native.opencl_serve(self, self.context.int_ptr, cl_device.int_ptr, allocator_t is MappedAllocator)
 
     def allocate(self, size: int, alignment: int) -> tuple[Any, int]:
         """Shared memory: what keeps it, and its address. Raises MemoryError."""
@@ -69,6 +71,17 @@ class OpenCLDevice(NativeDevice):
         except self._cl.Error as error:
             raise MemoryError(f"OpenCL gives no {size} bytes: {error}") from error
         return memory, int(memory.svm_ptr)
+
+    def make_image(self, shape: Shape, nbytes: int) -> tuple[Any, int]:
+        """An image: what keeps it, and its address. Raises ValueError, MemoryError; the device has images."""
+        assert self.images is not None  # the allocator asked
+        self.images.check(shape, nbytes)
+        held, address, error = _native.opencl_image(
+            self.context.int_ptr, *shape.format, shape.width, shape.height, shape.pixel
+        )
+        if held is None:
+            raise MemoryError(f"OpenCL gives no memory for {shape}: {error}")
+        return held, address
 
     def _close(self) -> None:
         super()._close()
@@ -99,6 +112,7 @@ class OpenCLDevice(NativeDevice):
             "driver version": device.driver_version.strip(),
             "memory": device.global_mem_size,
             "cores": device.max_compute_units,
+            "images": "none" if self.images is None else "up to {} x {}".format(*self.images.largest),
             "host access": "in place" if self.is_mapped else "by copies",
             "queues": ("compute", "copy"),
         }

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from hcq.drivers.opencl.device import OpenCLDevice
 
 
+_BUFFERS = ("ptr", "const", "image r", "image w", "image rw")
+
+
 @_native.inherit_vectorcall
 class OpenCLProgram(_native.Program, InterfaceProgram):
     """A kernel: `OpenCLProgram(device, name, lib)`. Its arguments may stand in any order in the source: launches take
@@ -35,11 +38,15 @@ class OpenCLProgram(_native.Program, InterfaceProgram):
         if name not in library.kernels:
             known = ", ".join(library.kernels) or "none"
             raise InvalidProgram(f"no kernel {name!r} in the library: it has {known}")
-        arguments = library.kernels[name]
-        for index, kind in enumerate(arguments):
+        kinds = [kind for kind, _ in library.kernels[name]]
+        has_images = dev.images is not None
+        for index, kind in enumerate(kinds):
+            if kind.startswith("image") and not has_images:
+                raise InvalidProgram(f"{name}: argument {index} is an image2d_t, and {dev.dname} has no images")
             if kind.startswith("?"):
+                also = ", and image2d_t" if has_images else ""
                 raise InvalidProgram(
-                    f"{name}: argument {index} is a {kind[1:]}: expected scalars and pointers to global memory"
+                    f"{name}: argument {index} is a {kind[1:]}: expected scalars and pointers to global memory{also}"
                 )
         cl = platforms.interface()
         info = cl.kernel_work_group_info
@@ -58,10 +65,11 @@ class OpenCLProgram(_native.Program, InterfaceProgram):
             raise InvalidProgram(
                 f"{name} has {local} bytes of local memory: {dev.dname} gives a group {dev.limits.local_memory_bytes}"
             )
-        made = _native.opencl_program(name, kernel.int_ptr, arguments, most, tuple(wanted))
+        names = [its for _, its in library.kernels[name]]
+        made = _native.opencl_program(name, kernel.int_ptr, dev.context.int_ptr, kinds, names, most, tuple(wanted))
         self = super().__new__(cls, dev, name, made)
-        self.value_types = [kind for kind in arguments if kind not in ("ptr", "const")]
-        self.buffer_count = len(arguments) - len(self.value_types)
+        self.value_types = [kind for kind in kinds if kind not in _BUFFERS]
+        self.buffer_count = len(kinds) - len(self.value_types)
         return self
 
     def __init__(self, dev: OpenCLDevice, name: str, lib: bytes) -> None:

@@ -165,9 +165,10 @@ def test_options_are_frozen_values(driver):
 
 
 @promise("buffer.options_work")
-@pytest.mark.parametrize("option", ["host", "cpu_access", "uncached", "nolru"])
+@pytest.mark.parametrize("option", ["host", "cpu_access", "uncached", "nolru", "image"])
 def test_buffers_with_options_work(dev, option):
-    options = BufferOptions(**{option: True})
+    pixels = hcq.dtypes.uint8, (2, 8, 4)  # ordinary memory, where a device has no images
+    options = BufferOptions(**{option: pixels if option == "image" else True})
     buf = empty(dev, 64, BYTE, options)
     assert buf.options == options
     data = noise(64)
