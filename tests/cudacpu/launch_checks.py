@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import threading
 
 import numpy as np
 from driver import HEAD, cuda, function, kernel, launch, load, out, refused, run
@@ -279,3 +280,99 @@ def check_several_texts_are_linked_to_one_module():
     call, data = cuda.cuLinkAddData_v2, bytes(64)
     cubin = refused(call, state, 0, data, ctypes.c_size_t(64), b"name", 0, None, None)
     assert cubin.name == "CUDA_ERROR_NO_BINARY_FOR_GPU"
+
+
+def many(count: int, last: str = "") -> str:
+    """A module of many kernels: each adds its number to a variable that all have, through a function that all call."""
+    text = (
+        HEAD
+        + """
+.visible .global .align 4 .u32 counter = 100;
+.func (.param .u32 sum) plus(.param .u32 a, .param .u32 b) {
+  .reg .b32 %r<4>;
+  ld.param.u32 %r1, [a];
+  ld.param.u32 %r2, [b];
+  add.u32 %r3, %r1, %r2;
+  st.param.u32 [sum], %r3;
+  ret;
+}
+"""
+    )
+    for n in range(count):
+        text += f""".visible .entry k{n}(.param .u64 to) {{
+  .reg .b32 %r<9>; .reg .b64 %d<4>;
+  .shared .align 4 .b8 own[256];
+  .param .u32 a; .param .u32 b; .param .u32 sum;
+  ld.param.u64 %d1, [to];
+  mov.u32 %r1, %tid.x;
+  shl.b32 %r2, %r1, 2;
+  mov.u32 %r3, own;
+  add.u32 %r4, %r3, %r2;
+  ld.global.u32 %r5, [counter];
+  st.param.u32 [a], %r5;
+  st.param.u32 [b], {n};
+  call (sum), plus, (a, b);
+  ld.param.u32 %r6, [sum];
+  st.shared.u32 [%r4], %r6;
+  bar.sync 0;
+  ld.shared.u32 %r7, [%r4];
+  cvt.u64.u32 %d2, %r2;
+  add.s64 %d3, %d1, %d2;
+  st.global.u32 [%d3], %r7;
+  {last if n == count - 1 else ""}
+  ret;
+}}
+"""
+    return text
+
+
+def check_kernels_of_a_module_of_many_are_compiled_when_they_are_asked_for():
+    module = load(many(12))
+    assert out(ctypes.c_uint, cuda.cuModuleGetFunctionCount, module).value == 12
+    result = np.zeros(32, np.uint32)
+    address = out(ctypes.c_uint64, lambda at: cuda.cuModuleGetGlobal_v2(at, None, module, b"counter"))
+    for n, number in ((11, 100), (3, 7), (11, 1000), (0, 5)):
+        cuda.cuMemcpyHtoD_v2(address, np.array([number], np.uint32).ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(4))
+        run(function(module, f"k{n}"), 1, 32, result)
+        assert (result == number + n).all(), (n, number)
+    assert refused(function, module, "k12").name == "CUDA_ERROR_NOT_FOUND"
+    every = (ctypes.c_void_p * 12)()
+    cuda.cuModuleEnumerateFunctions(every, 12, module)
+    for n in (11, 9):
+        run(ctypes.c_void_p(every[n]), 1, 32, result)
+        assert (result == 5 + n).all()
+    cuda.cuModuleUnload(module)
+    library = out(ctypes.c_void_p, cuda.cuLibraryLoadData, many(12).encode(), None, None, 0, None, None, 0)
+    for n in (10, 4):
+        run(out(ctypes.c_void_p, cuda.cuLibraryGetKernel, library, f"k{n}".encode()), 1, 32, result)
+        assert (result == 100 + n).all()
+    cuda.cuLibraryUnload(library)
+
+
+def check_what_is_wrong_in_a_kernel_of_many_is_told_when_the_module_is_loaded():
+    text = many(12, "wgmma.fence.sync.aligned;")
+    error = refused(load, text)
+    line = 1 + text.split("\n").index("  wgmma.fence.sync.aligned;")
+    assert error.name == "CUDA_ERROR_NOT_SUPPORTED" and f"line {line}" in error.log, error.log
+
+
+def check_threads_may_ask_for_kernels_of_many_at_a_time():
+    module, results = load(many(9)), np.zeros((8, 32), np.uint32)
+    context = out(ctypes.c_void_p, cuda.cuCtxGetCurrent)
+    failed = []
+
+    def ask(row: int) -> None:
+        try:
+            cuda.cuCtxSetCurrent(context)
+            for n in (row, 8, 8 - row):
+                run(function(module, f"k{n}"), 1, 32, results[row])
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=ask, args=(row,)) for row in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not failed, failed
+    assert (results == (108 - np.arange(8))[:, None]).all()

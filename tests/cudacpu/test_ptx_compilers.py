@@ -7,6 +7,7 @@ import pytest
 from ptx_host import Loaded, llvm
 
 from hcq.cudacpu import lower, ptx
+from hcq.cudacpu.compiler import PtxCompiler
 
 SOURCE = r"""
 #include <cuda_fp16.h>
@@ -125,3 +126,12 @@ def test_what_llvm_writes_is_taken_and_right(processor):
     out = np.arange(64, dtype=np.float32)
     loaded.launch("reverse", out, np.int64(64), block=(64,))
     assert (out == np.arange(64)[::-1] * 4 + 1).all()
+
+
+def test_the_code_of_many_kernels_is_made_for_each_alone():
+    kernels = "".join(f".visible .entry k{n}() {{ trap; }}\n" for n in range(20))
+    image = PtxCompiler(80, cachekey=None).image(f".version 8.0\n.target sm_80\n.address_size 64\n{kernels}")
+    assert image.later and [each.name for each in image.kernels] == [f"k{n}" for n in range(20)]
+    (one,) = image.part("k7").kernels
+    assert one.name == "k7" and not any(b"ptx.k8" in each for each in image.part("k7").objects)
+    assert not any(b"ptx.k7" in each for each in image.objects)

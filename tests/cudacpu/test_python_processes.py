@@ -136,7 +136,7 @@ from launch_checks import HEAD, IOTA, load
 driver.fresh()
 module, text = load(HEAD + IOTA), (HEAD + IOTA).encode()
 end = ctypes.CDLL(None).pthread_exit
-driver.cuda.raw.hcq_cuda_install(end, end)
+driver.cuda.raw.hcq_cuda_install(end, end, end)
 thread = threading.Thread(target=lambda: driver.cuda.raw.{call}, daemon=True)
 thread.start()
 thread.join(0.2)

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "api/log.hpp"
 #include "memory/memory.hpp"
 #include "stream/threads.hpp"
 
@@ -14,10 +15,12 @@ namespace cudacpu {
 namespace {
 
 using CompileFn = int (*)(Image*, const CompileRequest*);
+using LoadKernelFn = int (*)(Image*, uint64_t handle, const char* name);
 using UnloadFn = void (*)(uint64_t handle);
 
 // Set when the library is installed, taken away before the interpreter ends. seq_cst: both seldom.
 std::atomic<CompileFn> g_compile{nullptr};
+std::atomic<LoadKernelFn> g_load_kernel{nullptr};
 std::atomic<UnloadFn> g_unload{nullptr};
 
 // "Fat binaries" of nvcc: what is known of them is in the toolkit's fatbinary_section.h.
@@ -94,6 +97,18 @@ CUresult compile(const void* data, size_t size, const Device& device, bool only_
   return static_cast<CUresult>(into_python([&] { return compiler(&image, &request); }));
 }
 
+CUresult load_kernel(Image& image, const Kernel& kernel) {
+  if (kernel.loaded.load(std::memory_order_acquire)) return CUDA_SUCCESS;
+  LoadKernelFn load = g_load_kernel.load();
+  if (!load) return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+  auto result = static_cast<CUresult>(into_python([&] { return load(&image, image.handle, kernel.name.c_str()); }));
+  if (result) {
+    std::lock_guard<std::mutex> hold(image.lock);
+    log_line(CU_LOG_LEVEL_ERROR, image.errors.empty() ? "a kernel can't be compiled" : image.errors);
+  }
+  return result;
+}
+
 const void* unwrapped(const void* data) {
   return read<uint32_t>(data) == kWrapperMagic ? read<Wrapper>(data).data : data;
 }
@@ -122,8 +137,9 @@ size_t image_size(const void* data) {
 
 extern "C" {
 
-HCQ_PUBLIC void hcq_cuda_install(CompileFn compiler, UnloadFn unload) {
+HCQ_PUBLIC void hcq_cuda_install(CompileFn compiler, LoadKernelFn load_kernel, UnloadFn unload) {
   g_compile.store(compiler);
+  g_load_kernel.store(load_kernel);
   g_unload.store(unload);
 }
 
@@ -142,6 +158,7 @@ HCQ_PUBLIC void hcq_cuda_add_kernel(Image* image, const KernelInfo* info) {
   kernel->max_threads = info->max_threads;
   std::memcpy(kernel->required, info->required, sizeof kernel->required);
   kernel->accesses.assign(info->accesses, info->accesses + info->access_bytes);
+  kernel->loaded.store(info->entry != nullptr, std::memory_order_release);
   image->kernels.push_back(std::move(kernel));
 }
 
@@ -156,14 +173,29 @@ HCQ_PUBLIC void hcq_cuda_add_lines(Image* image, const uint32_t* rows, uint32_t 
   for (uint32_t i = 0; i < count; ++i) image->lines.from.push_back({rows[3 * i], rows[3 * i + 1], rows[3 * i + 2]});
 }
 
+// The code of a kernel that was added without. Threads may tell of one at a time: the first one counts.
+HCQ_PUBLIC void hcq_cuda_set_code(Image* image, const KernelInfo* info) {
+  std::lock_guard<std::mutex> hold(image->lock);
+  for (const auto& kernel : image->kernels) {
+    if (kernel->name != info->name || kernel->loaded.load(std::memory_order_relaxed))
+      continue;  // relaxed: under the lock
+    kernel->code.kind = static_cast<Kind>(info->kind);
+    kernel->code.entry = info->entry;
+    kernel->code.scratch_group = info->scratch_group;
+    kernel->code.scratch_item = info->scratch_item;
+    kernel->loaded.store(true, std::memory_order_release);
+  }
+}
+
 // `rows` are pairs: from which byte of the code at `begin` on, which line of the PTX. In order; the last one ends it.
 HCQ_PUBLIC void hcq_cuda_add_code(Image* image, uint64_t begin, const uint32_t* rows, uint32_t count) {
   Lines::Code code{begin, {}};
   for (uint32_t i = 0; i < count; ++i) code.made.push_back({rows[2 * i], rows[2 * i + 1]});
-  image->lines.code.push_back(std::move(code));
+  image->lines.add(std::move(code));
 }
 
 HCQ_PUBLIC void hcq_cuda_add_log(Image* image, int is_error, const char* text) {
+  std::lock_guard<std::mutex> hold(image->lock);
   std::string& log = is_error ? image->errors : image->info;
   if (!log.empty()) log += '\n';
   log += text;

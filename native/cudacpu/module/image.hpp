@@ -1,9 +1,11 @@
 // What a module's PTX became: kernels and variables, told by the compiler (src/hcq/cudacpu/loading.py) while it is
 // called. What does not live here: modules and libraries of the API (module.hpp), running kernels (grid.hpp).
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -20,7 +22,8 @@ struct Param {
 
 struct Kernel {
   std::string name;
-  Code code;
+  Code code;                        // without an entry until `loaded`
+  std::atomic<bool> loaded{false};  // release and acquire: `code` is as it stays
   std::vector<Param> params;
   uint32_t param_bytes;
   uint32_t registers;
@@ -41,7 +44,8 @@ struct Image {
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<Global> globals;
   Lines lines;
-  std::string info, errors;  // the compiler's logs
+  std::string info, errors;  // the compiler's logs; under `lock` once it is loaded
+  std::mutex lock;           // of kernels that are loaded later
   uint64_t handle = 0;       // the compiler's; 0: none
 
   Image() = default;
@@ -61,7 +65,7 @@ struct CompileRequest {
   uint64_t memory;        // bytes of the device
 };
 
-// What the compiler tells of a kernel; copied.
+// What the compiler tells of a kernel; copied. No entry: its code is made later.
 struct KernelInfo {
   const char* name;
   void* entry;
@@ -74,6 +78,10 @@ struct KernelInfo {
   uint32_t access_bytes;
 };
 static_assert(sizeof(KernelInfo) == 88 && offsetof(KernelInfo, required) == 48 && offsetof(KernelInfo, accesses) == 72);
+
+// Has a kernel's code compiled where it was not with its module. Any thread; may take the interpreter's lock: not with
+// a lock of the library held.
+CUresult load_kernel(Image& image, const Kernel& kernel);
 
 // Calls the compiler; `image` is filled also where it fails, for its logs. May take the interpreter's lock: not with a
 // lock of the library held.

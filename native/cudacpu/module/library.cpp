@@ -102,6 +102,7 @@ CUresult find_kernel_function(CUkernel handle, Context& context, CUfunction* out
   *out = function_named(*module, kernel->name);
   std::shared_ptr<Function> function = handles<Function>().share(*out);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = load_kernel(*module->image, *function->kernel)) return result;
   std::lock_guard<std::mutex> hold(kernel->lock);
   auto set = kernel->max_dynamic.find(context.device.ordinal);
   if (set != kernel->max_dynamic.end()) function->max_dynamic.store(set->second);
@@ -157,7 +158,7 @@ HCQ_API cuLibraryGetKernel(CUkernel* out, CUlibrary handle, const char* name) {
       std::shared_ptr<LibraryKernel> found = kernel_of(kernel);
       if (!found || found->name != name) continue;
       *out = kernel;
-      return CUDA_SUCCESS;
+      return load_kernel(*found->image, *found->kernel);
     }
     return CUDA_ERROR_NOT_FOUND;
   });

@@ -126,7 +126,7 @@ HCQ_API cuModuleUnload(CUmodule handle) {
 HCQ_API cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   return with_init([&]() -> CUresult {
     if (!mode) return CUDA_ERROR_INVALID_VALUE;
-    *mode = CU_MODULE_EAGER_LOADING;
+    *mode = CU_MODULE_LAZY_LOADING;
     return CUDA_SUCCESS;
   });
 }
@@ -139,7 +139,7 @@ HCQ_API cuModuleGetFunction(CUfunction* out, CUmodule handle, const char* name) 
     for (const auto& [known, function] : module->functions) {
       if (known != name) continue;
       *out = function;
-      return CUDA_SUCCESS;
+      return load_kernel(*module->image, *module->image->kernel(known));
     }
     return CUDA_ERROR_NOT_FOUND;
   });
@@ -160,7 +160,10 @@ HCQ_API cuModuleEnumerateFunctions(CUfunction* functions, unsigned count, CUmodu
     std::shared_ptr<Module> module = handles<Module>().share(handle);
     if (!module) return CUDA_ERROR_INVALID_HANDLE;
     if (!functions && count) return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < count && i < module->functions.size(); ++i) functions[i] = module->functions[i].second;
+    for (unsigned i = 0; i < count && i < module->functions.size(); ++i) {
+      functions[i] = module->functions[i].second;
+      if (CUresult result = load_kernel(*module->image, *module->image->kernels[i])) return result;
+    }
     return CUDA_SUCCESS;
   });
 }

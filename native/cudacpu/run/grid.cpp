@@ -301,13 +301,19 @@ std::string Lines::of(uint32_t ptx) const {
 }
 
 uint32_t Lines::at(uint64_t instruction) const {
-  for (const Code& each : code) {
+  std::lock_guard<std::mutex> hold(lock_);
+  for (const Code& each : code_) {
     if (each.made.empty() || instruction < each.begin || instruction >= each.begin + each.made.back().byte) continue;
     auto after = std::upper_bound(each.made.begin(), each.made.end(), instruction - each.begin,
                                   [](uint64_t byte, const Made& m) { return byte < m.byte; });
     if (after != each.made.begin()) return std::prev(after)->ptx;
   }
   return 0;
+}
+
+void Lines::add(Code more) {
+  std::lock_guard<std::mutex> hold(lock_);
+  code_.push_back(std::move(more));
 }
 
 Ending run_grid(const Launch& launch) {

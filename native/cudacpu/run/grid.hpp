@@ -2,6 +2,7 @@
 // in abi.hpp. What does not live here: API objects (launch.cpp makes one of these of a CUfunction).
 #pragma once
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -37,10 +38,14 @@ struct Lines {
   };
   std::vector<std::string> files;
   std::vector<From> from;  // in order
-  std::vector<Code> code;
 
   std::string of(uint32_t ptx) const;       // "file:line", or empty
   uint32_t at(uint64_t instruction) const;  // the line of the PTX that an instruction was made of; 0: not known
+  void add(Code more);                      // any thread
+
+ private:
+  mutable std::mutex lock_;  // kernels are loaded while others run
+  std::vector<Code> code_;
 };
 
 struct Launch {

@@ -7,6 +7,7 @@ becomes of an object (loading).
 from __future__ import annotations
 
 import functools
+import hashlib
 import logging
 import os
 from dataclasses import replace
@@ -24,12 +25,13 @@ from hcq.runtime.compiler import Compiler
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hcq.cudacpu.lower import Translated
+    from hcq.cudacpu.lower import Options, Translated
 
 logger = logging.getLogger("hcq")
 
 _REVISION = "3"  # raised when the object made from the same LLVM IR changes
 _REGISTERS = 32  # what hardware would use isn't known here; with this many any block fits
+_AT_ONCE = 8  # kernels that are compiled when their module is loaded; of more, each is when it is asked for
 _SEPARATOR = "\0"  # between the texts of a module that was linked; PTX has none
 
 
@@ -55,6 +57,7 @@ class PtxCompiler(Compiler):
         self.check = check
         self.regions = regions and not check  # what is checked is checked thread by thread
         self.memory = memory
+        self._parsed: tuple[str | bytes, Module] | None = None  # what was compiled last, if its kernels were not
 
     def image(self, src: str | bytes) -> Image:
         """What `compile` makes, from the cache where it is there. Raises CompileError as that does."""
@@ -62,29 +65,29 @@ class PtxCompiler(Compiler):
 
         image = unpack(self.compile_cached(src))
         layout.check_room(sum(each.size for each in image.globals), self.memory)  # a smaller device than the entry's
-        return image
+        parsed, self._parsed = self._parsed, None
+        module = parsed[1] if parsed is not None and parsed[0] is src else None
+        return image._replace(part=_Kernels(self, src, module).image) if image.later else image
 
     def compile(self, src: str | bytes) -> bytes:
         """The packed image of a module. Raises CompileError: a PtxError with the line, for what is wrong or not run."""
-        from hcq.cudacpu import lower, ptx
+        from hcq.cudacpu import lower
         from hcq.drivers.cpu import llvm_host
 
         llvm_host.load_ahead()
-        text = src if isinstance(src, str) else src.decode("utf-8", "surrogateescape")
-        module = ptx.link([ptx.parse(part) for part in text.split(_SEPARATOR)])
-        options = lower.Options(capability=self.capability, check=self.check, regions=self.regions, memory=self.memory)
+        module, options = _parsed(src), self._options()
         translated = lower.translate(module, options)
-        objects = [_object(translated.llvm_ir)]
-        scratch: dict[str, tuple[int, int]] = {}  # bytes for a block, and for each thread
-        if translated.regions:
-            try:
-                regions, scratch = _regions(translated.regions)
-                objects.append(regions)
-            except Exception as error:  # whatever the lowering stumbled over: every kernel can be a coroutine
-                logger.warning("hcq.cudacpu: a module runs as coroutines, for in regions: %s", error)
-                translated = lower.translate(module, replace(options, regions=False))
-                objects = [_object(translated.llvm_ir)]
-        return pack(_image(module, translated, objects, scratch))
+        variables = lower.variables_of(module) if len(translated.kernels) > _AT_ONCE else None
+        if variables is None:
+            return pack(_compiled(module, translated, options))
+        self._parsed = src, module
+        objects = [_object(lower.translate(variables, options).llvm_ir)]
+        return pack(_image(module, translated, objects, {})._replace(later=True))
+
+    def _options(self) -> Options:
+        from hcq.cudacpu.lower import Options
+
+        return Options(capability=self.capability, check=self.check, regions=self.regions, memory=self.memory)
 
     def identity(self) -> str | None:
         """llvmlite's version, which is that of the LLVM in it."""
@@ -98,6 +101,64 @@ class PtxCompiler(Compiler):
             "target": toolchain.host_features(),
             "translation": _sources(),
         }
+
+
+class _Kernels(Compiler):
+    """Compiles kernels of one module, each by itself, when it is asked for. The source is a kernel's name, below the
+    digest of the module's text."""
+
+    def __init__(self, whole: PtxCompiler, src: str | bytes, module: Module | None) -> None:
+        super().__init__(whole.cachekey)
+        self._whole = whole
+        self._src = src
+        self._module = module  # parsed when the first is not in the cache
+
+    def image(self, name: str) -> Image:
+        """An image of one kernel, without the module's variables. Raises CompileError."""
+        text = self._src if isinstance(self._src, bytes) else self._src.encode("utf-8", "surrogateescape")
+        return unpack(self.compile_cached(f"{hashlib.blake2b(text).hexdigest()}\n{name}"))
+
+    def compile(self, src: str | bytes) -> bytes:
+        """The packed image."""
+        from hcq.cudacpu import lower
+
+        name = (src if isinstance(src, str) else src.decode("utf-8", "surrogateescape")).partition("\n")[2]
+        self._module = self._module or _parsed(self._src)
+        part = lower.kernel_of(self._module, name)
+        options = replace(self._whole._options(), external=True)
+        return pack(_compiled(part, lower.translate(part, options), options)._replace(globals=(), files=(), lines=()))
+
+    def identity(self) -> str | None:
+        """The module's compiler's."""
+        return self._whole.identity()
+
+    def key_parts(self) -> Mapping[str, str]:
+        """The module's compiler's."""
+        return {**self._whole.key_parts(), "part": "kernel"}
+
+
+def _parsed(src: str | bytes) -> Module:
+    from hcq.cudacpu import ptx
+
+    text = src if isinstance(src, str) else src.decode("utf-8", "surrogateescape")
+    return ptx.link([ptx.parse(part) for part in text.split(_SEPARATOR)])
+
+
+def _compiled(module: Module, translated: Translated, options: Options) -> Image:
+    """The image of a module with all that is in it."""
+    from hcq.cudacpu import lower
+
+    objects = [_object(translated.llvm_ir)]
+    scratch: dict[str, tuple[int, int]] = {}  # bytes for a block, and for each thread
+    if translated.regions:
+        try:
+            regions, scratch = _regions(translated.regions)
+            objects.append(regions)
+        except Exception as error:  # whatever the lowering stumbled over: every kernel can be a coroutine
+            logger.warning("hcq.cudacpu: a module runs as coroutines, for in regions: %s", error)
+            translated = lower.translate(module, replace(options, regions=False))
+            objects = [_object(translated.llvm_ir)]
+    return _image(module, translated, objects, scratch)
 
 
 def join(texts: list[str]) -> str:
@@ -163,8 +224,6 @@ def _lines(module: Module) -> tuple[tuple[str, ...], tuple[tuple[int, int, int],
 @functools.cache
 def _sources() -> str:
     """The state of the translation's sources, so that work on them, or another version, makes new entries."""
-    import hashlib
-
     here = os.path.dirname(os.path.abspath(__file__))
     regions = os.path.dirname(os.path.abspath(toolchain.__file__))
     state = []

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hcq.cudacpu.debug import Table
 from hcq.errors import InvalidProgram
 
-_MAGIC = b"HCQCUDA5"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MAGIC = b"HCQCUDA6"
 
 
 class Kernel(NamedTuple):
@@ -50,13 +53,15 @@ class Image(NamedTuple):
     lines: tuple[tuple[int, int, int], ...]
     objects: tuple[bytes, ...]  # ELF, to be linked with each other
     code: tuple[Table, ...]  # of each object
+    later: bool = False  # the kernels' code is not in it: `part` makes each
+    part: Callable[[str], Image] | None = None  # not packed; an image of one kernel, by its name
 
 
 def pack(image: Image) -> bytes:
     """The bytes that `unpack` takes."""
     parts = [*image.objects, *(each.rows for each in image.code), *(each.accesses for each in image.kernels)]
     code = [(each.symbol, each.offset) for each in image.code]
-    told = [[each[:-1] for each in image.kernels], *image[1:4], code, [len(each) for each in parts]]
+    told = [[each[:-1] for each in image.kernels], *image[1:4], code, [len(each) for each in parts], image.later]
     head = json.dumps(told, separators=(",", ":")).encode()
     return _MAGIC + struct.pack("<I", len(head)) + head + b"".join(parts)
 
@@ -67,7 +72,7 @@ def unpack(library: bytes) -> Image:
         raise InvalidProgram("not an image of hcq.cudacpu")
     (size,) = struct.unpack_from("<I", library, 8)
     at = 12 + size
-    kernels, variables, files, lines, code, sizes = json.loads(library[12:at])
+    kernels, variables, files, lines, code, sizes, later = json.loads(library[12:at])
     parts = []
     for each in sizes:
         parts.append(library[at : at + each])
@@ -80,6 +85,7 @@ def unpack(library: bytes) -> Image:
         tuple((ptx, file, line) for ptx, file, line in lines),
         tuple(objects),
         tuple(Table(symbol, offset, each) for (symbol, offset), each in zip(code, rows, strict=True)),
+        later,
     )
 
 

@@ -69,6 +69,7 @@ class _Kernel(ctypes.Structure):
 
 
 _COMPILE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Request))
+_LOAD_KERNEL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p)
 _UNLOAD = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
 
 
@@ -86,10 +87,13 @@ class Loader:
         self._loaded: dict[int, Any] = {}  # LLVM's execution engines, by handle
         self._numbers = itertools.count(1)
         self._ready = False
-        self._callbacks = (_COMPILE(self._on_compile), _UNLOAD(self._on_unload))  # the library calls them: they stay
-        for name in ("add_kernel", "add_global", "add_file", "add_lines", "add_code", "add_log", "set_handle"):
-            getattr(library, f"hcq_cuda_{name}").restype = None
-        library.hcq_cuda_install.restype = None
+        self._parts: dict[int, Callable[[str], Image]] = {}  # what compiles kernels that were not, by handle
+        # The library calls them: they stay.
+        self._callbacks = _COMPILE(self._on_compile), _LOAD_KERNEL(self._on_load_kernel), _UNLOAD(self._on_unload)
+        for name in ("kernel", "global", "file", "lines", "code", "log"):
+            getattr(library, f"hcq_cuda_add_{name}").restype = None
+        library.hcq_cuda_install.restype = library.hcq_cuda_set_handle.restype = None
+        library.hcq_cuda_set_code.restype = None
 
     def install(self) -> None:
         """From now on the library's modules are compiled here. Replaces whoever did it before."""
@@ -97,12 +101,18 @@ class Loader:
 
     def remove(self) -> None:
         """The library compiles nothing from now on: called before the interpreter ends."""
-        self._library.hcq_cuda_install(None, None)
+        self._library.hcq_cuda_install(None, None, None)
 
     def _on_compile(self, image: int, request: Any) -> int:
+        return self._told(image, lambda: self._load(ctypes.c_void_p(image), request.contents))
+
+    def _on_load_kernel(self, image: int, number: int, name: bytes) -> int:
+        return self._told(image, lambda: self._load_kernel(ctypes.c_void_p(image), number, name.decode()))
+
+    def _told(self, image: int, load: Callable[[], int]) -> int:
         # What escaped from here would be printed and lost.
         try:
-            return self._load(ctypes.c_void_p(image), request.contents)
+            return load()
         except CompileError as error:
             self._log(image, True, str(error))
             return _result_of(error)
@@ -129,10 +139,7 @@ class Loader:
             self._library.hcq_cuda_add_file(image, file.encode(errors="replace"))
         rows = [number for row in compiled.lines for number in row]
         self._library.hcq_cuda_add_lines(image, (ctypes.c_uint32 * len(rows))(*rows), ctypes.c_uint32(len(rows) // 3))
-        for each in compiled.code:
-            if each.symbol:
-                begin, count = addresses[each.symbol] - each.offset, len(each.rows) // 8
-                self._library.hcq_cuda_add_code(image, ctypes.c_uint64(begin), each.rows, ctypes.c_uint32(count))
+        self._add_code(image, compiled, addresses)
         for variable in compiled.globals:
             self._library.hcq_cuda_add_global(
                 image,
@@ -165,14 +172,48 @@ class Loader:
                 engine.finalize_object()
             except RuntimeError as error:
                 raise CompileError("the module can't be linked", str(error)) from None
-            addresses = {kernel.symbol: engine.get_function_address(kernel.symbol) for kernel in compiled.kernels}
+            addresses = dict.fromkeys((kernel.symbol for kernel in compiled.kernels), 0)
+            if not compiled.later:
+                addresses = {each: engine.get_function_address(each) for each in addresses}
             addresses |= {each.symbol: engine.get_global_value_address(each.symbol) for each in compiled.globals}
         self._loaded[number] = engine
+        if compiled.part is not None:
+            self._parts[number] = compiled.part
         return number, addresses
+
+    def _load_kernel(self, image: ctypes.c_void_p, number: int, name: str) -> int:
+        """Compile a kernel of a module that is loaded without its kernels' code. It may be done twice at a time."""
+        import llvmlite.binding as llvm
+
+        from hcq.drivers.cpu import llvm_host
+
+        began = time.perf_counter()
+        compiled = self._parts[number](name)
+        taken = (time.perf_counter() - began) * 1e3
+        self._log(image.value or 0, False, f"hcq.cudacpu: {name}; {taken:.1f} ms")
+        (kernel,) = compiled.kernels
+        with llvm_host.LOCK:
+            engine = self._loaded[number]
+            entry = engine.get_function_address(kernel.symbol)
+            if not entry:
+                for each in compiled.objects:
+                    engine.add_object_file(llvm.ObjectFileRef.from_data(each))
+                engine.finalize_object()
+                entry = engine.get_function_address(kernel.symbol)
+        self._add_code(image, compiled, {kernel.symbol: entry})
+        self._library.hcq_cuda_set_code(image, ctypes.byref(_described(kernel, entry)))
+        return SUCCESS
+
+    def _add_code(self, image: ctypes.c_void_p, compiled: Image, addresses: dict[str, int]) -> None:
+        for each in compiled.code:
+            if addresses.get(each.symbol):
+                begin, count = addresses[each.symbol] - each.offset, len(each.rows) // 8
+                self._library.hcq_cuda_add_code(image, ctypes.c_uint64(begin), each.rows, ctypes.c_uint32(count))
 
     def _on_unload(self, number: int) -> None:
         from hcq.drivers.cpu import llvm_host
 
+        self._parts.pop(number, None)
         engine = self._loaded.pop(number, None)
         if engine is not None:
             with llvm_host.LOCK:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from hcq.cudacpu.lower import layout
 from hcq.cudacpu.lower.emitter import quoted
-from hcq.cudacpu.lower.forms.analysis import Facts, facts_of, register_types
+from hcq.cudacpu.lower.forms.analysis import Facts, facts_of, mentioned, register_types
 from hcq.cudacpu.lower.forms.frames import Place
 from hcq.cudacpu.lower.forms.gathering import gathered
 from hcq.cudacpu.lower.values.nans import unsettled
@@ -26,6 +26,7 @@ class Options:
     check: bool = False
     memory: int = 0  # bytes for variables; 0: enough
     regions: bool = False  # kernels with barriers of the whole block only become regions (llvm-grid.md)
+    external: bool = False  # the module's variables are in another object
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ class Unit:
                 raise PtxError(f"{each.name} is declared .extern, and no module defines it", each.line)
             align = layout.alignment(each)
             type, value = layout.initialiser(self, each)
-            if self.regions:
+            if self.regions or self.options.external:
                 lines.append(f"{symbol(each.name)} = external global {type}, align {max(align, 16)}")
             else:
                 lines.append(f"{symbol(each.name)} = global {type} {value}, align {max(align, 16)}")
@@ -242,6 +243,27 @@ def _check_target(module: Module, capability: int) -> None:
     device = f"{capability // 10}.{capability % 10}"
     why = f"the module is for {module.target[0]}, the device has compute capability {device} (see HCQ_CUDACPU_CC)"
     raise OtherTarget(why, module.lines["target"])
+
+
+def variables_of(module: Module) -> Module | None:
+    """A module with the variables of another one alone; None where one of them holds the address of a function."""
+    functions = {each.name for each in module.functions} | module.aliases.keys()
+    held = {i.symbol.name for each in _globals_of(module) for i in each.elements if i.symbol is not None}
+    return None if held & functions else replace(module, functions=[])
+
+
+def kernel_of(module: Module, name: str) -> Module:
+    """A module with one kernel of another one, and the functions that it may come to."""
+    functions = {each.name: each for each in module.functions}
+    found: dict[str, None] = {}
+    todo = [name]
+    while todo:
+        each = module.aliases.get(todo[-1], todo[-1])
+        todo.pop()
+        if each in functions and each not in found:
+            found[each] = None
+            todo += mentioned(functions[each])
+    return replace(module, functions=[each for each in module.functions if each.name in found])
 
 
 def translate(module: Module, options: Options | None = None) -> Translated:

@@ -135,6 +135,13 @@ def _own(function: Function, shared: set[str]) -> Facts:
     return facts
 
 
+def mentioned(function: Function) -> set[str]:
+    """Names of variables, functions and labels in a function's body and tables."""
+    bodies = (each for each in function.body or () if isinstance(each, Instruction))
+    found = {name for each in bodies for operand in each.operands for name in _symbols(operand)}
+    return found | {symbol.name for table in function.tables.values() for symbol in table}
+
+
 def is_whole_barrier(i: Instruction) -> bool:
     """Whether it is the barrier 0 for all threads of a block, and no more than that."""
     if i.opcode not in ("bar", "barrier") or i.has("warp", "red", "arrive", "cluster") or len(i.operands) != 1:
