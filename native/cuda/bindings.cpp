@@ -48,6 +48,7 @@ nb::dict words_of(const Facts& f) {
   d["cooperative"] = bool(f.cooperative);
   d["copy_engines"] = f.copy_engines;
   d["pools"] = bool(f.pools);
+  d["peers"] = f.peers;
   d["pci"] = nb::make_tuple(f.pci_domain, f.pci_bus, f.pci_device);
   return d;
 }

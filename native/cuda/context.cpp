@@ -80,6 +80,14 @@ std::vector<Facts> devices() {
   check("cuDeviceGetCount", api().device_count(&count));
   std::vector<Facts> found;
   for (int i = 0; i < count; ++i) found.push_back(facts_of(i));
+  for (Facts& one : found) {
+    for (const Facts& other : found) {
+      int able = 0;
+      if (one.ordinal == other.ordinal) continue;
+      if (api().can_access_peer(&able, one.ordinal, other.ordinal) == kSuccess && able)
+        one.peers.push_back(other.ordinal);
+    }
+  }
   return found;
 }
 

@@ -21,6 +21,7 @@ struct Facts {
   int local_memory, local_memory_most, multiprocessors, warp, major, minor;
   int unified, maps_host, integrated, managed, cooperative, copy_engines, stream_operations, pools;
   int pci_domain, pci_bus, pci_device;
+  std::vector<Ordinal> peers;  // whose memory it reaches
 };
 
 std::vector<Facts> devices();  // throws Unavailable, Failure

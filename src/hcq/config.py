@@ -184,6 +184,7 @@ CUDA_POOL = Size("HCQ_CUDA_POOL", 256 << 20, "Bytes of freed memory that the poo
 CUDACPU_DEVICES = Count("HCQ_CUDACPU_DEVICES", 1, "Devices that the CUDA driver on the CPU (docs/cudacpu.md) shows.")
 CUDACPU_CC = Text("HCQ_CUDACPU_CC", "8.6", "Compute capability of its devices; PTX for a later one is refused.")
 CUDACPU_MEMORY = Size("HCQ_CUDACPU_MEMORY", 0, "Memory of each of its devices; 0 is half of the machine's.")
+CUDACPU_PEERS = Flag("HCQ_CUDACPU_PEERS", True, "Its devices reach each other's memory.")
 CUDACPU_CHECK = Flag(
     "HCQ_CUDACPU_CHECK", False, "Its kernels check their memory accesses and barriers, and say who did what wrong."
 )

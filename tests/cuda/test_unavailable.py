@@ -81,9 +81,9 @@ def test_a_driver_that_does_not_start_is_told_with_its_error(driver):
     assert "cuInit gave CUDA_ERROR_OF_OURS (804)" in opened(driver(12040, 804, needed()))
 
 
-@pytest.mark.parametrize("variable", ["HCQ_CUDACPU_DEVICES", "HCQ_CUDACPU_CC", "HCQ_CUDACPU_MEMORY"])
+@pytest.mark.parametrize("variable", ["DEVICES", "CC", "MEMORY", "PEERS"])
 def test_a_wrong_variable_of_the_driver_on_the_cpu_is_no_fault_of_nvidias(tmp_path, variable):
-    said = opened(tmp_path, HCQ_CUDA="cpu", **{variable: "many"})
+    said = opened(tmp_path, HCQ_CUDA="cpu", **{f"HCQ_CUDACPU_{variable}": "many"})
     assert "hcq.cudacpu does not start" in said and variable in said and "nvidia" not in said.lower()
 
 

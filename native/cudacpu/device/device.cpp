@@ -105,7 +105,20 @@ CUresult read_memory(size_t* bytes) {
   return CUDA_SUCCESS;
 }
 
+bool g_peers = true;
+
+CUresult read_peers() {
+  const char* value = std::getenv("HCQ_CUDACPU_PEERS");
+  g_peers = true;
+  if (!value || !*value) return CUDA_SUCCESS;
+  g_peers = value[0] == '1';
+  if (value[1] || (value[0] != '0' && !g_peers)) return wrong("HCQ_CUDACPU_PEERS", value, "0 or 1");
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
+
+bool peers() { return g_peers; }
 
 Device::Device(int ordinal, int physical, int capability, size_t memory_bytes)
     : ordinal(ordinal),
@@ -246,6 +259,7 @@ CUresult make_devices() {
   CUresult result = read_count(&count);
   if (!result) result = read_capability(&capability);
   if (!result) result = read_memory(&bytes);
+  if (!result) result = read_peers();
   if (result) return result;
   for (int physical : visible(count)) {
     devices().push_back(new Device(static_cast<int>(devices().size()), physical, capability, bytes));

@@ -35,6 +35,8 @@ class Device {
 // All of them, made by cuInit() and never destroyed; empty before.
 std::vector<Device*>& devices();
 CUresult make_devices();
+// Whether devices reach each other's memory, by HCQ_CUDACPU_PEERS.
+bool peers();
 // Null for an ordinal that is none.
 Device* find_device(CUdevice ordinal);
 

@@ -26,7 +26,7 @@ HCQ_API cuDeviceCanAccessPeer(int* can, CUdevice ordinal, CUdevice peer) {
   return with_init([&]() -> CUresult {
     if (!find_device(ordinal) || !find_device(peer)) return CUDA_ERROR_INVALID_DEVICE;
     if (!can) return CUDA_ERROR_INVALID_VALUE;
-    *can = ordinal != peer;
+    *can = ordinal != peer && peers();
     return CUDA_SUCCESS;
   });
 }
@@ -40,7 +40,7 @@ HCQ_API cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute which, CUdevic
         return *value = 0, CUDA_SUCCESS;
       case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
       case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
-        return *value = 1, CUDA_SUCCESS;
+        return *value = peers(), CUDA_SUCCESS;
       case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
         return *value = 0, CUDA_SUCCESS;
       default:
@@ -55,6 +55,7 @@ HCQ_API cuCtxEnablePeerAccess(CUcontext handle, unsigned flags) {
     if (!peer) return CUDA_ERROR_INVALID_CONTEXT;
     if (flags) return CUDA_ERROR_INVALID_VALUE;
     if (&peer->device == &context.device) return CUDA_ERROR_INVALID_DEVICE;
+    if (!peers()) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     uint64_t bit = uint64_t{1} << peer->device.ordinal;
     return context.peers.fetch_or(bit, std::memory_order_relaxed) & bit ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
                                                                         : CUDA_SUCCESS;

@@ -162,6 +162,8 @@ HCQ_API cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* map, size
       if (device && device == pool->device && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
         return CUDA_ERROR_INVALID_DEVICE;
       }
+      bool other = device && pool->device && device != pool->device;
+      if (other && !peers() && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     }
     for (size_t i = 0; i < count; i++) {
       if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) continue;

@@ -49,8 +49,8 @@ def devices() -> list[Found]:
             raise
         raise DeviceUnavailable(
             why.reason.replace("NVIDIA's driver", "hcq.cudacpu"),
-            "HCQ_CUDACPU_DEVICES, HCQ_CUDACPU_CC, HCQ_CUDACPU_MEMORY and CUDA_VISIBLE_DEVICES say what there is; a line"
-            " on standard error (CUDA_LOG_FILE) says which of them can't be read",
+            "HCQ_CUDACPU_DEVICES, HCQ_CUDACPU_CC, HCQ_CUDACPU_MEMORY, HCQ_CUDACPU_PEERS and CUDA_VISIBLE_DEVICES say "
+            "what there is; a line on standard error (CUDA_LOG_FILE) says which of them can't be read",
         ) from None
     _use.begin()
     if not facts:

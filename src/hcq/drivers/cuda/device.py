@@ -63,7 +63,7 @@ class CUDADevice(NativeDevice):
             number = self.native.ordinal_of(address)
         except RuntimeError as error:
             raise ValueError(f"{address:#x} is no address of CUDA's: {error}") from error
-        return f"CUDA:{number}" if number else "CUDA"
+        return _name(number)
 
     def settle(self) -> None:
         """Wait for all that this process has given to the device, by whatever library."""
@@ -100,9 +100,14 @@ class CUDADevice(NativeDevice):
             "local memory by with_local_memory": facts["local_memory_most"],
             "multiprocessors": facts["multiprocessors"],
             "PCI": "{:04x}:{:02x}:{:02x}".format(*facts["pci"]),
+            "peers": tuple(_name(number) for number in facts["peers"]),
             "host access": "by copies",
             "queues": ("compute", "copy"),
         }
+
+
+def _name(number: int) -> str:
+    return f"CUDA:{number}" if number else "CUDA"
 
 
 def _llvm_target(capability: tuple[int, int]) -> int:
