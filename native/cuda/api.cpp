@@ -15,10 +15,6 @@ constexpr const char* kInstall = "install NVIDIA's driver; HCQ_CUDA=cpu runs CUD
 Api g_api;
 bool g_loaded = false;
 
-std::string version_words(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
 void find(void* library, Api& a) {
   std::string missing;
   auto get = [&](const char* symbol, bool optional) {
@@ -60,6 +56,10 @@ void start(const Api& a) {
   }
 }
 }  // namespace
+
+std::string version_words(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
 
 const Api& api() { return g_api; }
 

@@ -15,6 +15,7 @@ using Ordinal = int;  // of a device
 using Result = int;
 
 constexpr Result kSuccess = 0, kOutOfMemory = 2, kDeinitialized = 4, kNoDevice = 100, kNotReady = 600;
+constexpr Result kNoBinary = 209, kUnsupportedPtx = 222;
 constexpr Result kInvalidValue = 1, kNotFound = 500, kNotSupported = 801, kPeerAlreadyEnabled = 704;
 
 constexpr unsigned kNonBlocking = 1;                       // a stream that the default stream does not wait for
@@ -172,7 +173,8 @@ struct Failure {
 const Api& load();
 const Api& api();  // after load
 
-std::string words(Result);  // "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered"
+std::string version_words(int version);  // 12040: 12.4
+std::string words(Result);               // "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered"
 std::string failure_of(const char* what, Result);
 void check(const char* what, Result);  // throws Failure
 

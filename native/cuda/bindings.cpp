@@ -13,6 +13,7 @@
 #include "cuda/lane.hpp"
 #include "python/common.hpp"
 #include "python/elsewhere.hpp"
+#include "python/error_kept.hpp"
 #include "python/refusals.hpp"
 
 namespace nb = nanobind;
@@ -76,6 +77,16 @@ void serve(nb::handle device, std::shared_ptr<Context> context) {
 }
 
 void end(Program* program) { delete static_cast<Kernel*>(program->entry); }
+
+// A module that may end in a finalizer while an exception is on its way: hcq.cudacpu unloads in Python.
+std::shared_ptr<Module> finalized(std::shared_ptr<Module> module) {
+  Module* raw = module.get();
+  return {raw, [held = std::move(module)](Module*) mutable {
+            if (!PyGILState_Check()) return held.reset();
+            ErrorKept kept;
+            held.reset();
+          }};
+}
 
 uint64_t most_groups(const Program& program, const uint32_t items[3]) {
   try {
@@ -187,7 +198,7 @@ void bind(nb::module_& m) {
       "cuda_module",
       [](std::shared_ptr<Context> context, nb::bytes image) {
         std::string held(image.c_str(), image.size());
-        return without_gil([&] { return load_module(std::move(context), held); });
+        return finalized(without_gil([&] { return load_module(std::move(context), held); }));
       },
       nb::arg("context"), nb::arg("image"), "Load PTX or a cubin. RuntimeError with what the driver said.");
   m.def("cuda_program", make_program, nb::arg("module"), nb::arg("symbol"), nb::arg("name"), nb::arg("arguments"),

@@ -7,6 +7,18 @@ namespace {
 constexpr size_t kLog = 8192;
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;  // CU_JIT_ERROR_LOG_BUFFER, and its size
 constexpr const char* kTooOld = "a driver for CUDA 12.4 or later says what cubins and fat binaries have in them";
+
+// What to do about images that a driver won't have, in which it says nothing of the device or itself.
+std::string hint(const Facts& facts, Result result) {
+  std::string capability = std::to_string(facts.major) + "." + std::to_string(facts.minor);
+  if (result == kNoBinary)
+    return "; there is nothing in it for compute capability " + capability + ", which " + facts.name +
+           " has: PTX of that or an earlier one runs";
+  if (result == kUnsupportedPtx)
+    return "; the driver is for CUDA " + version_words(facts.driver_version) +
+           ": update the driver, or have PTX of an earlier toolkit, or a cubin";
+  return "";
+}
 }  // namespace
 
 std::shared_ptr<Module> load_module(std::shared_ptr<Context> context, const std::string& image) {
@@ -18,7 +30,8 @@ std::shared_ptr<Module> load_module(std::shared_ptr<Context> context, const std:
   Result result = api().module_load(&module, image.c_str(), 2, options, values);
   if (result != kSuccess) {
     log.resize(log.find('\0') == std::string::npos ? log.size() : log.find('\0'));
-    throw Failure{result, failure_of("cuModuleLoadDataEx", result) + (log.empty() ? "" : "\n" + log)};
+    throw Failure{result, failure_of("cuModuleLoadDataEx", result) + hint(context->facts(), result) +
+                              (log.empty() ? "" : "\n" + log)};
   }
   ++g_held.modules;
   auto made = std::make_shared<Module>();

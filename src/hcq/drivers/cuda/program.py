@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from hcq import _native
 from hcq.drivers.cuda.compiler import Kernel, read_library
-from hcq.errors import InvalidProgram, LaunchError
+from hcq.errors import InvalidProgram, LaunchError, OutOfMemory
 from hcq.queues.launch import VALUE_TYPES
 from hcq.queues.native import InterfaceProgram
 
@@ -50,6 +50,8 @@ class CUDAProgram(_native.Program, InterfaceProgram):
             return cls._of(dev, name, _Loaded(module, kernel))
         except ValueError as error:
             raise InvalidProgram(f"{name}: {error}") from None
+        except MemoryError as error:
+            raise OutOfMemory(f"{dev.dname}: no memory for the program {name}: {error}", device=dev.dname) from error
         except RuntimeError as error:
             if isinstance(error, InvalidProgram):
                 raise
