@@ -113,7 +113,10 @@ def main(argv: list[str] | None = None) -> int:
         console.print(f"took {document['seconds']:.0f} s; kept as {path.name} beside the others in {path.parent.name}/")
     if args.docs:
         report.write_markdown(document, HERE.parent / "docs" / "benchmarks.md")
-    return 0
+    failed = report.failures(document)
+    for each in failed:
+        print(f"failed: {each}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

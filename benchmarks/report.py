@@ -77,6 +77,16 @@ def line(row: Row, entry: Result) -> str:
     return f"{name(entry)}: {'missing: ' + entry['missing'] if 'missing' in entry else 'failed: ' + entry['error']}"
 
 
+def failures(document: dict[str, Any]) -> list[str]:
+    """What failed of ours, the raw parts among it: no figure is missing for it."""
+    return [
+        f"{result['id']}: {name(entry)}: {entry['error']}"
+        for result in document["rows"]
+        for entry in result["entries"]
+        if "error" in entry and (entry["peer"] == "raw" or entry["peer"] in OURS)
+    ]
+
+
 def own(row: Row, result: Result) -> str:
     """Our figure with its spread over the rounds, and the variants of it below."""
     lines = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -69,6 +70,32 @@ def test_a_row_is_measured_and_a_missing_peer_says_why(tmp_path: Path) -> None:
     assert "Missing: PoCL: left out" in text and "signal: query" in text
     report.write_json(document, tmp_path / "kept.json")
     assert json.loads((tmp_path / "kept.json").read_text())["rows"][0]["id"] == "signal.query"
+
+
+def test_a_part_of_ours_that_fails_fails_the_run() -> None:
+    entries = [
+        {"peer": "raw", "label": "Vulkan", "error": "does not compile"},
+        {"peer": "PoCL", "label": "", "error": "x"},
+    ]
+    entries += [{"peer": "hcq", "label": "", "missing": "no Vulkan"}, {"peer": "raw", "label": "b", "median": 1.0}]
+    assert report.failures({"rows": [{"id": "launch.vulkan", "entries": entries}]}) == [
+        "launch.vulkan: Vulkan: does not compile"
+    ]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+def test_the_raw_part_of_vulkan_compiles(tmp_path: Path) -> None:
+    root = WORKERS.parent.parent
+    parts = [root / "native/vulkan" / f"{name}.cpp" for name in ("loader", "context", "memory", "pipeline")]
+    sources = [root / "benchmarks/raw/vulkan.cpp", *parts, root / "native/core/base.cpp"]
+    command = ["g++", "-std=c++17", "-fPIC", "-shared", "-Wl,--no-undefined", f"-I{root / 'native'}"]
+    done = subprocess.run(
+        [*command, *map(str, sources), "-ldl", "-o", str(tmp_path / "raw.so")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_worker_whose_threads_still_spin_is_waited_for() -> None:

@@ -63,7 +63,7 @@ extern "C" {
 __attribute__((visibility("default"))) uint64_t raw_vulkan_open(const void* words, uint64_t bytes, const char* entry) {
   try {
     Loaded& loaded = instance(false);
-    raw.context = std::make_shared<Context>(loaded, loaded.devices[0]);
+    raw.context = std::make_shared<Context>(loaded, loaded.devices[0], false);
     raw.module = std::make_unique<Module>(raw.context, words, bytes);
     const uint32_t items[3] = {1, 1, 1};
     raw.pipeline = raw.module->pipeline(entry, items, "", nullptr);

@@ -232,7 +232,8 @@ def vulkan() -> ctypes.CDLL:
         [*command, *map(str, sources), "-ldl", "-o", str(path)], check=False, capture_output=True, timeout=300
     )
     if done.returncode:
-        raise Missing(f"raw/vulkan.cpp does not compile: {done.stderr.decode()[-300:]}")
+        errors = [line for line in done.stderr.decode().splitlines() if "error" in line]
+        raise RuntimeError(f"raw/vulkan.cpp does not compile: {' '.join(errors)}")
     from vulkan import bump
 
     lib = ctypes.CDLL(str(path))

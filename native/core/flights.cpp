@@ -303,7 +303,7 @@ bool flights_rest(Queue* q, bool stalled) {
   Flights& f = *q->flights;
   f.begins = nullptr;
   if (f.unflushed) {
-    interface_of(q).flush(f.lane);
+    if (f.lane) interface_of(q).flush(f.lane);
     if (interface_of(q).follow) f.offered.store(true, std::memory_order_relaxed);
   }
   f.unflushed = false;

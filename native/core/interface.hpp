@@ -46,6 +46,12 @@ struct Interface {
   // May be null. Bound commands from `offset` up to `end`, in units, as one: none of them waits, signals or is timed.
   // False without an error: then they are given one by one.
   bool (*batch)(void* lane, BoundCommands* commands, uint32_t offset, uint32_t end, Command* out, std::string* error);
+  // How many commands are worth that, and which flags they may have.
+  uint32_t least_batch = 3, batch_flags = kEndOfSubmit | kLabelled;
+  // Both may be null. Has a thread that waits sleep in the driver, instead of being woken by a thread that was: until a
+  // command is over, by the number that `mark` has for it, or for `ns`. `sleep` is called without the step lock.
+  uint64_t (*mark)(const Command&) = nullptr;
+  void (*sleep)(void* lane, uint64_t number, uint64_t ns) = nullptr;
 };
 
 // What stands between a queue's packets and its interface (flights.hpp). Under the step lock, but for its atomics.
@@ -88,6 +94,10 @@ bool flights_wanted(const Queue* q);
 bool flights_see(const Queue* q, bool (*see)(void* context, const PacketHeader*), void* context);
 // Any thread: ends what is over, if no other thread is at it.
 void flights_look(Queue* q);
+// Any thread, for one that waits until `memory` is at `value`: sleeps until what is in flight on q has brought that
+// about, for `ns` at most. False: it didn't, and may be called again; the interface can't, or has nothing of the kind.
+bool flights_sleeps(const Queue* q);
+bool flights_sleep(Queue* q, const SignalMemory& memory, uint64_t value, uint64_t ns);
 
 // The interface's call (Interface::tell); drops the reference on q that `tell` was given.
 void commands_over(Queue* q);

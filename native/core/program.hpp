@@ -70,6 +70,9 @@ static_assert(sizeof(GroupContext) == 48 && offsetof(GroupContext, scratch) == 4
 // Bytes of local memory that a work-group may have (DeviceLimits.local_memory_bytes); programs with more aren't loaded.
 constexpr uint32_t kMaxLocal = 1 << 20;
 
+// now: others had the GIL meanwhile. failed: an exception is set.
+enum class Ready : uint8_t { before, now, failed };
+
 // Reference counted; packets hold it raw, kept valid by retirement.
 struct Program {
   std::atomic<uint32_t> refs{1};
@@ -110,6 +113,8 @@ struct Program {
   // Of one whose groups are all to be there at a time: how many of `items` can be. Null: any number will do. With the
   // GIL held.
   uint64_t (*most_groups)(const Program&, const uint32_t items[3]) = nullptr;
+  // May be null. With the GIL, before a launch is queued: makes what groups of that size need, once.
+  Ready (*ready)(const Program*, const uint32_t items[3]) = nullptr;
 
   // How long a launch of so many work-items may take, in ns, by the last run; 0 before the first. A program runs with
   // many sizes in turn where its results are worked on by itself, as in a sum of sums.

@@ -18,7 +18,6 @@ constexpr uint64_t kSpread = 15000;         // ns: launches longer than this are
 constexpr uint64_t kChain = 10000;          // ns of short execs between two looks at faults and deadlines
 constexpr uint64_t kSpreadBytes = 1 << 20;  // copies larger than this are
 constexpr uint64_t kCopyChunk = 256 << 10;
-constexpr uint32_t kLeastBatch = 3;          // commands that are worth being given to an interface as one
 constexpr uint64_t kHelperCopy = 256 << 10;  // bytes a waiting thread copies itself
 
 void run_exec_groups(const Job& job, uint64_t first, uint64_t last) {
@@ -77,7 +76,7 @@ Did run_exec(Queue* q, uint8_t* packet, bool helper, uint64_t deadline) {
   if (q->flights) {
     // What an interface does at the first launch of some size, compile for it say, may take long.
     uint64_t size = p->items[0] | static_cast<uint64_t>(p->items[1]) << 21 | static_cast<uint64_t>(p->items[2]) << 42;
-    if (helper && program->given_items.load(std::memory_order_relaxed) != size) return Did::refused;
+    if (helper && !program->ready && program->given_items.load(std::memory_order_relaxed) != size) return Did::refused;
     program->given_items.store(size, std::memory_order_relaxed);  // a hint
   } else if (helper && program->kind != EntryKind::nothing &&
              (estimate == 0 || (estimate > kShort && now_ns() + estimate > deadline)))
@@ -233,10 +232,11 @@ void run_chain(Queue* q) {
 
 Did run_batch(Queue* q, bool helper) {
   BoundCommands* bound = q->nested;
+  const Interface& batches = *q->device->interface;
   uint32_t end = q->nested_offset, count = 0;
   while (end < bound->units) {
     auto* h = reinterpret_cast<const PacketHeader*>(bound->memory + static_cast<size_t>(end) * kUnit);
-    if (h->flags & ~(kEndOfSubmit | kLabelled)) break;
+    if (h->flags & ~batches.batch_flags) break;
     if (h->type == PacketType::copy) {
       auto* p = reinterpret_cast<const CopyPacket*>(h);
       uint64_t apart = p->destination > p->source ? p->destination - p->source : p->source - p->destination;
@@ -248,7 +248,7 @@ Did run_batch(Queue* q, bool helper) {
     end += h->units;
     ++count;
   }
-  if (count < kLeastBatch) return Did::again;
+  if (count < batches.least_batch) return Did::again;
   if (helper && !bound->carried) return Did::refused;  // the first time takes long
   Batched given = flights_batch(q, end, count);
   if (given == Batched::no || given == Batched::lost) return Did::again;

@@ -98,10 +98,12 @@ Reached look(const Wait& w) {
 // Where an interface has commands of the queues that a thread waits for, that looks whether they are over.
 constexpr uint64_t kWatchFlights = 60000;  // ns, before it sleeps: drivers take some 30 us to wake their own threads
 
+// Whether to look again. Who can sleep in a driver had better: its threads need the core.
 bool look_at_flights(Queue* q) {
   if (!queue_retain_live(q)) return false;
   bool any = q->flights && !flights_none(q);
   if (any) flights_look(q);
+  any = any && !flights_sleeps(q);
   queue_release(q);
   return any;
 }
@@ -114,6 +116,21 @@ Reached watch_flights(const Wait& w, uint64_t until) {
     if (!any || r != Reached::no || now_ns() >= until) return r;
     for (unsigned n = 0; n < 24; ++n) cpu_relax();  // looking takes the lock that the driver needs
   }
+}
+
+// Sleeps in a driver until what is in flight brings about what is waited for. False: there is nothing of the kind.
+bool sleep_at_flights(Queue* q, const Wait& w, uint64_t ns) {
+  if (!queue_retain_live(q)) return false;
+  bool slept = q->flights && flights_sleep(q, *w.memory, w.value, ns);
+  queue_release(q);
+  return slept;
+}
+
+bool sleeps(Queue* q) {
+  if (!queue_retain_live(q)) return false;
+  bool sleeps = q->flights && flights_sleeps(q);
+  queue_release(q);
+  return sleeps;
 }
 
 // A command that runs for longer than HCQ_KERNEL_TIMEOUT_MS loses its device.
@@ -176,6 +193,7 @@ Waited wait_until(const Wait& w, uint64_t deadline) {
   uint64_t limit_ns = config_number("KERNEL_TIMEOUT_MS") * 1000000;
   if (PyErr_Occurred()) return Waited::interrupted;
   Watch watch(w.setter), watch2(w.setter2);
+  bool spins = !sleeps(w.setter) && !sleeps(w.setter2);
   uint64_t looked = now_ns();  // when signals of Python and the length of commands were last looked at
   PyThreadState* thread = PyEval_SaveThread();
   Waited result = Waited::timeout;
@@ -188,7 +206,7 @@ Waited wait_until(const Wait& w, uint64_t deadline) {
     if (left || round == 0) urge();  // what is left to the pool starts now, not at the end of a nap
     if ((r = watch_flights(w, std::min(until, now_ns() + kWatchFlights))) != Reached::no) break;
     uint64_t spin_end = now_ns() + 5000;
-    for (unsigned n = 0; r == Reached::no; ++n) {
+    for (unsigned n = 0; r == Reached::no && spins; ++n) {
       cpu_relax();
       r = look(w);
       if ((n & 15) == 15 && now_ns() >= spin_end) break;
@@ -205,12 +223,14 @@ Waited wait_until(const Wait& w, uint64_t deadline) {
       break;
     }
     uint64_t slice = deadline - now < w.slice_ns ? deadline - now : w.slice_ns;
-    // seq_cst: the setter stores the value before it reads `sleepers` (docs/design/signals.md)
-    w.memory->sleepers.fetch_add(1, std::memory_order_seq_cst);
-    uint32_t seen = w.memory->wake.load(std::memory_order_acquire);
-    bool woken = true;
-    if ((r = look(w)) == Reached::no) woken = futex_wait(&w.memory->wake, seen, slice, true);
-    w.memory->sleepers.fetch_sub(1, std::memory_order_relaxed);
+    bool woken = sleep_at_flights(w.setter, w, slice) || sleep_at_flights(w.setter2, w, slice);
+    if (!woken) {
+      // seq_cst: the setter stores the value before it reads `sleepers` (docs/design/signals.md)
+      w.memory->sleepers.fetch_add(1, std::memory_order_seq_cst);
+      uint32_t seen = w.memory->wake.load(std::memory_order_acquire);
+      if ((r = look(w)) == Reached::no) woken = futex_wait(&w.memory->wake, seen, slice, true);
+      w.memory->sleepers.fetch_sub(1, std::memory_order_relaxed);
+    }
     if ((r = look(w)) != Reached::no) break;
     // By the clock too: a signal that never rests, or a queue that always has something short, mustn't hold Control-C.
     if (!woken || now_ns() - looked >= 50000000) {

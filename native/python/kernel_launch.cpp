@@ -64,6 +64,12 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t nargsf, PyObject*
       if (!entry_check(*held, self->sizes, args, packed.key)) return nullptr;
       if (!entry_pack(*held, self->sizes, args, &packed)) break;  // whoever ran meanwhile has freed a buffer
     }
+    if (const Program& made = *program->program; made.ready) {
+      std::shared_ptr<KernelEntry> held = entries[at];
+      Ready ready = made.ready(&made, self->sizes.items);
+      if (ready == Ready::failed) return nullptr;
+      if (ready == Ready::now && !entry_pack(*held, self->sizes, args, &packed)) break;  // others ran meanwhile
+    }
     if (!program_usable(program)) return nullptr;
     if (!self->sizes.groups[0] || !self->sizes.groups[1] || !self->sizes.groups[2]) return nothing(wait);
     Launch launch{program->program, program->device, {}, {}, packed.bytes, program->program->kernargs_size};

@@ -91,7 +91,7 @@ bool check_sizes(const Program& program, const uint32_t groups[3], const uint32_
     return refuse(program.name + ": " + std::to_string(static_cast<uint64_t>(total)) +
                   " groups are to be there at a time, and this device runs " + std::to_string(most) + " of " +
                   dims(items) + " with their local memory");
-  return true;
+  return !program.ready || program.ready(&program, items) != Ready::failed;
 }
 
 }  // namespace hcq

@@ -30,6 +30,7 @@ enum Result : int32_t {
   kLayerNotPresent = -6,
   kIncompatibleDriver = -9,
   kTooManyObjects = -10,
+  kUnknown = -13,
   kInvalidExternalHandle = -1000072003,
 };
 const char* result_name(int32_t result);

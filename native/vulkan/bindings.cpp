@@ -6,9 +6,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "core/device.hpp"
+#include "core/retire.hpp"
 #include "python/common.hpp"
+#include "python/elsewhere.hpp"
 #include "python/refusals.hpp"
-#include "vulkan/queue.hpp"
+#include "vulkan/lane.hpp"
 
 namespace nb = nanobind;
 
@@ -82,114 +85,21 @@ nb::list devices(bool validation) {
   return told;
 }
 
-uint64_t number(PyObject* tuple, Py_ssize_t index) {
-  uint64_t value = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(tuple, index));
-  if (value == static_cast<uint64_t>(-1) && PyErr_Occurred()) throw nb::python_error();
-  return value;
-}
-
-// The words of hcq.drivers.vulkan.queue: tuples that begin with a command's name.
-Command command_of(PyObject* word) {
-  if (!PyTuple_CheckExact(word) || PyTuple_GET_SIZE(word) < 1) throw nb::type_error("a word is a tuple");
-  Py_ssize_t count = PyTuple_GET_SIZE(word);
-  Command command{};
-  auto expect = [&](Py_ssize_t wanted) {
-    if (count != wanted) throw nb::type_error("a word of another length");
-  };
-  switch (PyUnicode_ReadChar(PyTuple_GET_ITEM(word, 0), 0)) {
-    case 's':
-    case 'w':
-    case 't': {
-      PyObject* name = PyTuple_GET_ITEM(word, 0);
-      Py_UCS4 first = PyUnicode_ReadChar(name, 0);
-      command.op = first == 's' ? Op::signal : first == 'w' ? Op::wait : Op::timestamp;
-      expect(first == 't' ? 2 : 3);
-      command.object = PyTuple_GET_ITEM(word, 1);
-      Signal* signal = signal_of(PyTuple_GET_ITEM(word, 1));
-      if (!signal) throw nb::python_error();
-      command.signal = signal->memory;
-      if (first != 't') command.value = number(word, 2);
-      break;
-    }
-    case 'b':
-      command.op = Op::barrier;
-      break;
-    case 'e': {
-      expect(4);
-      command.op = Op::exec;
-      nb::handle pipeline(PyTuple_GET_ITEM(word, 1));
-      if (!nb::isinstance<Pipeline>(pipeline)) throw nb::type_error("expected a VulkanPipeline");
-      command.pipeline = nb::inst_ptr<Pipeline>(pipeline);
-      command.arguments = reinterpret_cast<const uint8_t*>(number(word, 2));
-      PyObject* groups = PyTuple_GET_ITEM(word, 3);
-      for (int i = 0; i < 3; ++i) command.groups[i] = static_cast<uint32_t>(number(groups, i));
-      break;
-    }
-    case 'c':
-      expect(4);
-      command.op = Op::copy;
-      command.destination = number(word, 1);
-      command.source = number(word, 2);
-      command.bytes = number(word, 3);
-      break;
-    default:
-      throw nb::type_error("no such word");
-  }
-  return command;
-}
-
-std::shared_ptr<Commands> commands_of(nb::list words, bool bound) {
-  auto commands = std::make_shared<Commands>();
-  commands->bound = bound;
-  commands->list.reserve(words.size());
-  for (nb::handle each : words) commands->list.push_back(command_of(each.ptr()));
-  return commands;
-}
-
 class Device {
  public:
-  Device(size_t index, bool validation, bool apart, nb::object lost, nb::object failed) {
+  Device(size_t index, bool validation, bool apart) {
     context_ = without_gil([&] {
       Loaded& loaded = instance(validation);
       if (index >= loaded.devices.size()) throw Unavailable{"that device is gone", "open another"};
       return std::make_shared<Context>(loaded, loaded.devices[index], apart);
     });
-    Listener listener;
-    // Held for good by functions that threads without the GIL copy nothing of; given up with the device.
-    lost_ = lost;
-    failed_ = failed;
-    listener.lost = [this](const std::string& why, const std::string& command) {
-      GilTaken gil;
-      try {
-        lost_(why, command);
-      } catch (nb::python_error& error) {
-        error.discard_as_unraisable("hcq: telling of a lost device");
-      }
-    };
-    listener.failed = [this](const Commands& commands, size_t at) {
-      GilTaken gil;
-      try {
-        nb::list rest;
-        for (size_t i = at; i < commands.list.size(); ++i) {
-          const Command& each = commands.list[i];
-          if (each.op == Op::signal)
-            rest.append(nb::make_tuple(nb::handle(static_cast<PyObject*>(each.object)), each.value));
-        }
-        const Command& wait = commands.list[at];
-        return nb::cast<int>(failed_(nb::handle(static_cast<PyObject*>(wait.object)), wait.value, rest));
-      } catch (nb::python_error& error) {
-        error.discard_as_unraisable("hcq: a wait that failed");
-        return -1;
-      }
-    };
-    queue_ = without_gil([&] { return std::make_shared<Queue>(context_, std::move(listener)); });
+    served_ = without_gil([&] { return std::make_shared<Served>(context_); });
   }
   ~Device() {
-    if (!context_ || context_->generation == g_generation) {
-      if (context_) close();
-      return;
-    }
-    new std::shared_ptr<Queue>(std::move(queue_));  // its threads are another process's: leaked
+    if (context_ && context_->generation != g_generation)
+      new std::shared_ptr<Served>(std::move(served_));  // its thread is another process's: leaked
+    else if (served_)
+      without_gil([&] { served_.reset(); });
   }
   Device(const Device&) = delete;
 
@@ -219,55 +129,23 @@ class Device {
         context_->free(address);
       });
   }
-  bool submit(unsigned lane, std::shared_ptr<Commands> commands) const {
+  void serve(nb::handle device) const {
     context();
-    auto queue = queue_;  // another thread may close the device meanwhile
-    if (!queue) {
-      PyErr_SetString(PyExc_RuntimeError, "the device is closed");
-      throw nb::python_error();
-    }
-    if (lane > 1) throw nb::value_error("lanes are 0 and 1");
-    return without_gil([&] {
-      Presence present(*context_);
-      try {
-        return queue->submit(lane, std::move(commands));
-      } catch (const Failure&) {
-        context_->lost.store(true);
-        throw;
-      }
-    });
-  }
-  void help(nb::handle signal, uint64_t value) const {
-    Signal* found = signal_of(signal.ptr());
-    if (!found) throw nb::python_error();
-    if (auto queue = context_->usable() ? queue_ : nullptr) without_gil([&] { queue->help(found->memory, value); });
-  }
-  void give_up() const {
-    if (auto queue = context_->usable() ? queue_ : nullptr)
-      without_gil([&] {
-        context_->lost.store(true);
-        queue->give_up();
-      });
+    hcq::Device* d = device_of(device.ptr());
+    if (!d) throw nb::python_error();
+    d->interface = &interface();
+    d->context = new std::shared_ptr<Served>(served_);
   }
   void stop() const {
-    if (auto queue = context_->usable() ? queue_ : nullptr) without_gil([&] { queue->end_threads(); });
+    if (context_->generation == g_generation) without_gil([&] { served_->work->stop(); });
   }
-  void close() {
-    if (context_->generation != g_generation) return;
-    auto queue = std::move(queue_);
-    without_gil([&] {
-      if (queue) queue->stop();  // its threads may be in a call of Python that comes here: present, not closing
-      std::unique_lock<std::shared_mutex> alone(context_->presence);
-      context_->close();
-      queue.reset();
-    });
-    lost_ = failed_ = nb::none();
+  void close(bool patient) const {
+    if (context_->generation == g_generation) without_gil([&] { served_->work->close(patient); });
   }
 
  private:
   std::shared_ptr<Context> context_;
-  nb::object lost_, failed_;
-  std::shared_ptr<Queue> queue_;
+  std::shared_ptr<Served> served_;
 };
 
 // Keeps the memory of a device where it is.
@@ -286,13 +164,45 @@ std::shared_ptr<Module> module_of(const Device& device, nb::bytes words) {
   return without_gil([&] { return std::make_shared<Module>(context, aligned.data(), words.size()); });
 }
 
-nb::tuple pipeline_of(std::shared_ptr<Module> module, const std::string& entry, const std::string& name,
-                      std::array<uint32_t, 3> items, nb::bytes cached, uint32_t argument_bytes, uint32_t buffers,
-                      bool in_memory) {
+nb::bytes make_pipeline(std::shared_ptr<Kernel> kernel, std::array<uint32_t, 3> items, nb::bytes cached) {
   std::string before(cached.c_str(), cached.size()), after;
-  Handle handle = without_gil([&] { return module->pipeline(entry, items.data(), before, &after); });
-  Pipeline made{module, handle, name, argument_bytes, buffers, in_memory};
-  return nb::make_tuple(nb::cast(std::move(made)), nb::bytes(after.data(), after.size()));
+  without_gil([&] { kernel->make(items.data(), before, &after); });
+  return nb::bytes(after.data(), after.size());
+}
+
+Ready ready(const Program* program, const uint32_t items[3]) {
+  const Entry& entry = *static_cast<const Entry*>(program->entry);
+  Handle unused = 0;
+  if (entry.kernel->find(items, &unused)) return Ready::before;
+  Ref sizes(Py_BuildValue("(III)", items[0], items[1], items[2]));
+  Ref made(sizes ? PyObject_CallOneArg(static_cast<PyObject*>(entry.make), sizes.get()) : nullptr);
+  return made ? Ready::now : Ready::failed;
+}
+
+void end(Program* program) {
+  auto* entry = static_cast<Entry*>(program->entry);
+  retire_object_later(static_cast<PyObject*>(entry->make));
+  delete entry;
+}
+
+nb::object make_program(std::shared_ptr<Kernel> kernel, const std::string& name, const std::vector<std::string>& types,
+                        const std::vector<std::string>& names, const std::vector<uint32_t>& offsets, bool in_memory,
+                        uint64_t most_items, nb::object make) {
+  std::vector<Laid> laid;
+  auto program = program_elsewhere(name, types, names, most_items, {0, 0, 0}, &laid);
+  for (const Laid& each : laid) {
+    Argument argument{each.offset, offsets.empty() ? each.offset : offsets.at(each.index), each.size};
+    kernel->argument_bytes = std::max(kernel->argument_bytes, argument.to + argument.bytes);
+    if (each.pointer) kernel->addresses.push_back(argument);
+    if (!offsets.empty()) kernel->arguments.push_back(argument);
+  }
+  if (offsets.empty()) kernel->arguments.push_back({0, 0, kernel->argument_bytes});
+  kernel->in_memory = in_memory;
+  if (!in_memory && kernel->argument_bytes > kPushBytes - kHead) throw nb::value_error("too much to push");
+  program->end = end;
+  program->ready = ready;
+  program->entry = new Entry{std::move(kernel), make.release().ptr()};
+  return program_capsule(std::move(program));
 }
 
 nb::dict alive() {
@@ -306,29 +216,24 @@ nb::dict alive() {
 
 void bind(nb::module_& m) {
   nb::set_leak_warnings(false);  // devices stay open until the process ends, unless somebody closes them
-  nb::class_<Commands>(m, "VulkanCommands", "Commands that are submitted more than once, and what is recorded of them.")
-      .def("__init__", [](Commands* self, nb::list words) {
-        new (self) Commands();
-        self->bound = true;
-        for (nb::handle each : words) self->list.push_back(command_of(each.ptr()));
-      });
-  nb::class_<Pipeline>(m, "VulkanPipeline", "A kernel for one size of group.");
+  nb::class_<Kernel>(m, "VulkanKernel", "A kernel of a module, and its pipelines.")
+      .def(nb::new_([](std::shared_ptr<Module> module, std::string entry) {
+             auto made = std::make_shared<Kernel>();
+             made->module = std::move(module);
+             made->entry = std::move(entry);
+             return made;
+           }),
+           nb::arg("module"), nb::arg("entry"))
+      .def("make", make_pipeline, nb::arg("items"), nb::arg("cached"),
+           "Make the pipeline for groups of `items`; what the driver's cache has of it then.");
   nb::class_<Module>(m, "VulkanModule", "A module of SPIR-V on a device.");
   nb::class_<Hold>(m, "VulkanHold", "Keeps a device's memory where it is.");
-  nb::class_<Device>(m, "VulkanDevice", "An open Vulkan device with two lanes of submits, compute (0) and copy (1).")
-      .def(nb::init<size_t, bool, bool, nb::object, nb::object>(), nb::arg("index"), nb::arg("validation"),
-           nb::arg("apart"), nb::arg("lost"), nb::arg("failed"))
+  nb::class_<Device>(m, "VulkanDevice", "An open Vulkan device.")
+      .def(nb::init<size_t, bool, bool>(), nb::arg("index"), nb::arg("validation"), nb::arg("apart"))
       .def_prop_ro("unified", [](const Device& d) { return d.context().unified; })
       .def_prop_ro("allocated", [](const Device& d) { return d.context().allocated(); })
       .def("allocate", &Device::allocate, nb::arg("bytes"), nb::arg("use"),
            "An address: of the device's own memory (0), the host's (1), or both's (2). MemoryError.")
-      .def(
-          "seen_by_device",
-          [](const Device& d, uint64_t address) {
-            Place at;
-            return d.context().find(address, &at) ? at.device_address : address;
-          },
-          nb::arg("address"), "An address of memory that was allocated here, or is within, as kernels see it.")
       .def(
           "hold",
           [](const Device& d) {
@@ -340,23 +245,18 @@ void bind(nb::module_& m) {
           },
           "Keeps the memory, beyond closing.")
       .def("free", &Device::free, nb::arg("address"))
-      .def(
-          "submit",
-          [](const Device& d, unsigned lane, nb::list words) { return d.submit(lane, commands_of(words, false)); },
-          nb::arg("lane"), nb::arg("words"), "Queue commands; False: no room. Raises where the device fails.")
-      .def("submit_bound", &Device::submit, nb::arg("lane"), nb::arg("commands"))
-      .def("help", &Device::help, nb::arg("signal"), nb::arg("value"),
-           "Before waiting for a signal: wait for the work that is to set it, for a moment.")
       .def("module", module_of, nb::arg("words"))
-      .def("give_up", &Device::give_up, "End the threads: the device is lost.")
-      .def("stop", &Device::stop, "End the threads and wait for them; all else stays.")
-      .def("close", &Device::close)
+      .def("serve", &Device::serve, nb::arg("device"),
+           "Have the commands of a device, which has no queue yet, carried out by Vulkan.")
+      .def("stop", &Device::stop, "Take no more work, and end the thread that sees to it; all else stays.")
+      .def("close", &Device::close, nb::arg("patient"), "Wait for what is under way, where patient, and end it all.")
       .def(
           "fail_next", [](const Device& d, int32_t result) { d.context().failing.store(result); }, nb::arg("result"),
           "For tests: the next submit is answered with this VkResult.");
-  m.def("vulkan_pipeline", pipeline_of, nb::arg("module"), nb::arg("entry"), nb::arg("name"), nb::arg("items"),
-        nb::arg("cached"), nb::arg("argument_bytes"), nb::arg("buffers"), nb::arg("in_memory"),
-        "The pipeline for groups of `items`, and the driver's cache of it.");
+  m.def("vulkan_program", make_program, nb::arg("kernel"), nb::arg("name"), nb::arg("types"), nb::arg("names"),
+        nb::arg("offsets"), nb::arg("in_memory"), nb::arg("most_items"), nb::arg("make"),
+        "What a Program is made of: its arguments' types, names, and places among the kernel's, empty for where they\n"
+        "lie in kernargs; `make(items)` is called before a launch in groups of another size than those before.");
   m.def("vulkan_devices", devices, nb::arg("validation"),
         "What devices there are. DeviceUnavailable where there are none.");
   m.def("vulkan_has_validation", [] { return without_gil(has_validation); });

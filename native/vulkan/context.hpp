@@ -65,7 +65,7 @@ class Context {
   void hold() { holders_.fetch_add(1, std::memory_order_relaxed); }
   void let_go();
   bool closed() const { return closed_; }
-  bool usable() const { return !closed_ && generation == g_generation; }
+  bool usable() const { return !closed_ && !busy && generation == g_generation; }
 
   const uint32_t generation = g_generation;
   Facts facts;
@@ -75,9 +75,7 @@ class Context {
   // Whether addresses are the same for host and device, and all memory is mapped: the host works in place then.
   bool unified = false;
   const bool apart;
-  // The device is lost: set once. Relaxed: who comes late is told by the interface.
-  std::atomic<bool> lost{false};
-  std::atomic<bool> busy{false};    // closing: work is still on the device
+  std::atomic<bool> busy{false};    // closing: work is still on the device, and nothing of it is given back any more
   std::atomic<int32_t> failing{0};  // for tests: what the next submit is answered with
 
   // Held, shared, by who is in a call that needs the device open; alone by who closes it. Taken without the GIL, before

@@ -130,7 +130,7 @@ uint64_t Context::allocate(uint64_t size, Use use) {
 void Context::free(uint64_t address) {
   std::lock_guard<std::mutex> guard(lock_);
   auto found = taken_.find(address);
-  if (closed_ || found == taken_.end()) return;
+  if (closed_ || busy || found == taken_.end()) return;
   auto [block, size] = found->second;
   taken_.erase(found);
   block->used -= size;
@@ -207,6 +207,7 @@ bool Context::import(uint64_t address, uint64_t bytes, Imported* imported, uint6
 }
 
 void Context::release(const Imported& imported) {
+  if (busy) return;
   if (imported.buffer) call.DestroyBuffer(device, imported.buffer, nullptr), gone(Kind::buffer);
   if (imported.memory) call.FreeMemory(device, imported.memory, nullptr), gone(Kind::memory);
 }

@@ -30,14 +30,4 @@ class Module {
   std::vector<Handle> pipelines_;
 };
 
-// How a launch of one pipeline is written.
-struct Pipeline {
-  std::shared_ptr<Module> module;
-  Handle handle;
-  std::string name;
-  uint32_t argument_bytes;
-  uint32_t buffers;  // how many addresses the arguments begin with
-  bool in_memory;    // arguments are behind an address; else they are pushed
-};
-
 }  // namespace hcq::vk

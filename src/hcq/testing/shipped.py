@@ -104,14 +104,10 @@ BAD_GLSL = "#version 450\nlayout(local_size_x = 1) in;\nvoid main() {\n  undecla
 VULKAN_LACKS: Mapping[str, str] = {
     "fork": "the threads of Vulkan drivers do not survive a fork, and opening it anew is refused",
     "host_pointers": "its kernels reach memory that Vulkan gave out",
-    "inject": "faults are injected by native code and the null device",
-    "native": "launches are prepared in Python",
     "plain": "a kernel takes any sizes",
 }
 
-VULKAN_NEVER: Mapping[str, str] = {
-    "checks.races": "streams of drivers in Python share one queue of a kind, so that copies of two are in order",
-}
+VULKAN_NEVER: Mapping[str, str] = {}
 
 
 BAD_CUDA = 'extern "C" __global__ void broken(int *out) {\n  out[0] = undeclared;\n}\n'

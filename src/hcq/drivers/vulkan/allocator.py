@@ -7,7 +7,7 @@ into queues (the base).
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hcq.queues.allocator import HCQAllocator, HCQBuffer
 
@@ -34,6 +34,9 @@ class VulkanAllocator(HCQAllocator):
 
     def _free(self, opaque: HCQBuffer, options: BufferOptions) -> None:
         self.device.native.free(opaque.va_addr)
+
+    def _within(self, device: Any, dest: Any, src: Any, size: int, stream: Any) -> None:
+        device.enqueue_copy(dest.va_addr, src.va_addr, size, stream)  # overlapping ranges: as if read first
 
 
 class MappedAllocator(VulkanAllocator):

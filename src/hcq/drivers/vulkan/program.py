@@ -1,32 +1,25 @@
 """The VULKAN device's programs: a kernel of a module, with a pipeline for each size of group it is launched with.
 
-What does not live here: what a library is (compiler), how launches are recorded (native/vulkan), checking and queueing
-them (the base).
+What does not live here: what a library is (compiler), what a module says (spirv), recording launches (native/vulkan).
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 from hcq import _native
 from hcq.drivers.vulkan import spirv
 from hcq.drivers.vulkan.compiler import read_library
-from hcq.drivers.vulkan.queue import VulkanComputeQueue
 from hcq.errors import InvalidProgram, LaunchError, OutOfMemory
-from hcq.queues import profile
-from hcq.queues.allocator import HCQBuffer
-from hcq.queues.launch import VALUE_TYPES
-from hcq.queues.program import HCQProgram, order_of
-from hcq.runtime import watch
+from hcq.queues.native import InterfaceProgram
 from hcq.runtime.cache.compile_cache import current
 from hcq.runtime.compiler import Compiler
 
 if TYPE_CHECKING:
     from hcq.drivers.vulkan.device import VulkanDevice
     from hcq.queues.launch import Dims
-    from hcq.queues.stream import Stream
 
 PUSHED = 112
 """Bytes of arguments that are pushed with a launch: 128, without 16 for the number of groups."""
@@ -34,12 +27,15 @@ PUSHED = 112
 _HEADER = 32  # of a driver's cache of pipelines: who made it; nothing is in one that is no longer
 
 
-class VulkanProgram(HCQProgram):
-    """A kernel. Its arguments are where docs/design/spirv.md says. Threads may share it."""
+@_native.inherit_vectorcall
+class VulkanProgram(_native.Program, InterfaceProgram):
+    """A kernel: `VulkanProgram(device, name, lib)`. Its arguments are where docs/design/spirv.md says. Threads may
+    share it."""
 
-    def __init__(self, dev: VulkanDevice, name: str, lib: bytes) -> None:
+    def __new__(cls, dev: VulkanDevice, name: str, lib: bytes) -> Self:
+        """Load it. Raises InvalidProgram."""
         module, said = read_library(lib)
-        self.entry = self._entry(name, said)
+        entry = _entry(name, said)
         for number in sorted(said.capabilities & spirv.CAPABILITIES.keys()):
             capability, needed = spirv.CAPABILITIES[number]
             if not dev.physical.facts["has"][needed]:
@@ -50,94 +46,78 @@ class VulkanProgram(HCQProgram):
             raise InvalidProgram(
                 f"{name} has {local} bytes of local memory: {dev.dname} gives a group {dev.limits.local_memory_bytes}"
             )
-        self._in_memory = about.get("arguments") == "memory"
-        self._bytes: int = about.get("argument_bytes", PUSHED)
-        if about:
-            self.buffer_count = len(about["buffers"])
-            self.value_types = list(about["value_types"])
-            kinds = [VALUE_TYPES[each][1] for each in self.value_types]
-            self.signature = [("pointer", each) for each in about["buffers"]]
-            self.signature += zip(kinds, about["values"], strict=True)
-            self.accesses = [each or None for each in about["accesses"]]
-        self._words = module
-        self._pipelines: dict[Dims, Any] = {}
-        self._making = threading.Lock()
+        types, names, places = _arguments(name, said)
         try:
-            self._module = dev.native.module(module)
+            kernel = _native.VulkanKernel(dev.native.module(module), entry)
         except RuntimeError as error:
             raise InvalidProgram(f"{name}: {dev.dname} does not load the module: {error}") from error
-        super().__init__(dev, name, kernargs_alloc_size=self._bytes)
+        make = _maker(dev, name, entry, module, kernel)
+        in_memory = about.get("arguments") == "memory"
+        most = dev.limits.max_group_items
+        made = _native.vulkan_program(kernel, name, types, names, places, in_memory, most, make)
+        self = super().__new__(cls, dev, name, made)
+        self.value_types = [kind for kind in types if kind != "ptr"]
+        self.buffer_count = len(types) - len(self.value_types)
+        if about:
+            self.accesses = [each or None for each in about["accesses"]]
+        return self
 
-    def pipeline(self, items: Dims) -> Any:
-        """What a queue launches in groups of that size; made once each. Raises LaunchError where the driver can't."""
-        made = self._pipelines.get(items)
-        if made is None:
-            with self._making:
-                made = self._pipelines.get(items)
-                if made is None:
-                    made = self._pipelines[items] = self._make(items)
-        return made
+    def __init__(self, dev: VulkanDevice, name: str, lib: bytes) -> None:
+        """`__new__` has done everything."""
 
-    def _make(self, items: Dims) -> Any:
+
+def _entry(name: str, said: spirv.Module) -> str:
+    if name in said.entries:
+        return name
+    if said.entries == ("main",):  # all that GLSL has
+        return "main"
+    known = ", ".join(said.entries)
+    raise InvalidProgram(f"no kernel {name!r} in the module: it has {known}")
+
+
+def _arguments(name: str, said: spirv.Module) -> tuple[list[str], list[str], list[int]]:
+    """Types and names of a kernel's arguments, and where they go; no places where that is as they lie in kernargs."""
+    if said.about is not None:
+        about = said.about
+        types = ["ptr"] * len(about["buffers"]) + list(about["value_types"])
+        return types, [*about["buffers"], *about["values"]], []
+    try:
+        found = spirv.pushed(said)
+    except ValueError as error:
+        raise InvalidProgram(f"{name}: {error}") from error
+    if any(each.offset + each.size > PUSHED for each in found):
+        raise InvalidProgram(f"{name} has more than {PUSHED} bytes of arguments among its push constants")
+    return [each.type for each in found], [each.name for each in found], [each.offset for each in found]
+
+
+def _maker(dev: VulkanDevice, name: str, entry: str, module: bytes, kernel: Any) -> Callable[[Dims], None]:
+    """What makes the pipeline for a size of groups, once each. Raises LaunchError where the driver can't, OutOfMemory.
+
+    It blocks while the driver compiles, unless that is in the cache. The program holds it, so it holds neither the
+    program nor the device.
+    """
+    device, identity = weakref.ref(dev), dev.physical.identity
+
+    def make(items: Dims) -> None:
+        dev = device()
+        if dev is None:
+            raise RuntimeError(f"the device of {name} is gone")
+        dev.check_usable()
         cache = current()
-        kept = _Pipelines(self.device.physical.identity, self.entry, items)  # type: ignore[attr-defined]
-        lookup, before = cache.get(kept, self._words) if kept.cachekey is not None else (None, None)
-        arguments = self._bytes, self.buffer_count or 0, self._in_memory
+        kept = _Pipelines(identity, entry, items)
+        lookup, before = cache.get(kept, module) if kept.cachekey is not None else (None, None)
         try:
-            pipeline, after = _native.vulkan_pipeline(
-                self._module, self.entry, self.name, items, before or b"", *arguments
-            )
+            after = kernel.make(items, before or b"")
         except MemoryError as error:
-            raise OutOfMemory(f"no memory for {self.name} in groups of {items}: {error}") from error
+            raise OutOfMemory(f"no memory for {name} in groups of {items}: {error}") from error
         except RuntimeError as error:
-            raise LaunchError(f"{self.device.dname} makes no {self.name} in groups of {items}: {error}") from error
+            dev.check_usable()  # it may have been closed meanwhile
+            raise LaunchError(f"{dev.dname} makes no {name} in groups of {items}: {error}") from error
         if lookup is not None and before is None and len(after) > _HEADER:
             cache.put(lookup, after)
-        return pipeline
+        dev.check_usable()
 
-    def _write_kernargs(self, address: int, handles: Sequence[Any], data: bytes) -> None:
-        """As the base's. Where it is recorded which arguments are addresses, recording a launch translates them."""
-        if self.buffer_count is None and not self.device.is_mapped:  # type: ignore[attr-defined]
-            seen = self.device.native.seen_by_device  # type: ignore[attr-defined]
-            handles = [HCQBuffer(seen(handle.va_addr), 0) for handle in handles]
-        super()._write_kernargs(address, handles, data)
-
-    def _launch(
-        self,
-        kernargs: int,
-        groups: Dims,
-        items: Dims,
-        used: Sequence[Any],
-        wait: bool,
-        stream: Stream | None,
-        vals: Sequence[Any],
-    ) -> float | None:
-        """As the base's, which a launch that nobody times or watches does not need: its queue is written at once."""
-        if wait or watch.active or profile.sink is not None:
-            return super()._launch(kernargs, groups, items, used, wait, stream, vals)
-        pipeline = self.pipeline(items)
-
-        def build(timeline: Any, value: int) -> VulkanComputeQueue:
-            queue = VulkanComputeQueue()
-            before, after = (timeline, value - 1), (timeline, value)
-            queue.q = [("wait", *before), ("exec", pipeline, kernargs, groups), ("signal", *after)]
-            queue.cmds_offset, queue.cmds_len = [0, 1, 2], [1, 1, 1]
-            queue.cmds_meta = ["wait", "exec", "signal"]
-            queue.cmds_args = [before, (self, kernargs, groups, items), after]
-            queue._kept.append(used)
-            return queue
-
-        order_of(self.device, stream).enqueue(build)
-        return None
-
-    @staticmethod
-    def _entry(name: str, said: spirv.Module) -> str:
-        if name in said.entries:
-            return name
-        if said.entries == ("main",):  # all that GLSL has
-            return "main"
-        known = ", ".join(said.entries)
-        raise InvalidProgram(f"no kernel {name!r} in the module: it has {known}")
+    return make
 
 
 class _Pipelines(Compiler):
