@@ -290,6 +290,27 @@ def check_blocks_of_a_cooperative_launch_wait_for_each_other():
     assert error.name == "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"
 
 
+def check_blocks_that_add_to_one_word_side_by_side_lose_nothing():
+    made = kernel(f"""
+    .visible .entry k(.param .u64 to, .param .u64 counters) {{
+    {START}
+      ld.param.u64 %d5, [counters];
+      mov.u32 %r5, 0;
+      mov.u32 %r20, 0;
+    MORE:
+      red.global.add.u32 [%d5], 1;
+      atom.global.inc.u32 %r6, [%d5+4], 0xFFFFFFFF;
+      red.relaxed.gpu.global.add.u64 [%d5+8], 3;
+      add.u32 %r5, %r5, 1;
+      setp.lt.u32 %p1, %r5, 200;
+      @%p1 bra MORE;
+    {STORE}}}
+    """)
+    counters = np.zeros(2, np.uint64)
+    outcome(made, 64, 32, counters)
+    assert counters[0] == 64 * 32 * 200 * (1 + (1 << 32)) and counters[1] == 3 * 64 * 32 * 200
+
+
 def check_work_that_is_queued_returns_at_once():
     made = kernel(f"""
     .visible .entry k(.param .u64 to, .param .u64 flag) {{

@@ -152,6 +152,33 @@ def test_compare_and_swap_of_16_32_64_and_128_bits():
     assert list(data) == [50, 6, 70, 8, 90, 100, 9, 10, 5, 6]
 
 
+@pytest.mark.parametrize("space", ["global", "shared"])
+def test_compare_and_swap_leaves_what_differs(space):
+    data = np.array([5, 6, 0, 0], np.uint32)
+    at = "%d" if space == "global" else "s"
+    run(
+        f"""ld.global.v2.u32 {{%r1, %r2}}, [%d]; st.{space}.v2.u32 [{at}], {{%r1, %r2}};
+        atom.{space}.cas.b32 %r3, [{at}], 4, 50; atom.{space}.cas.b32 %r4, [{at}+4], 6, 60;
+        ld.{space}.v2.u32 {{%r5, %r6}}, [{at}]; st.global.v4.u32 [%d], {{%r5, %r6, %r3, %r4}};""",
+        data,
+        shared=".shared .align 8 .b8 s[8];",
+    )
+    assert list(data) == [5, 60, 5, 6]
+
+
+def test_addresses_of_shared_and_local_memory_are_not_global():
+    data = np.zeros(1, np.uint32)
+    run(
+        """mov.u64 %a1, buf; cvta.local.u64 %a1, %a1; mov.u64 %a2, s; cvta.shared.u64 %a2, %a2;
+        isspacep.global %p1, %a1; isspacep.global %p2, %a2; isspacep.global %p3, %d; selp.u32 %r1, 1, 0, %p1;
+        selp.u32 %r2, 2, 0, %p2; selp.u32 %r3, 4, 0, %p3; add.u32 %r1, %r1, %r2; add.u32 %r1, %r1, %r3;
+        st.global.u32 [%d], %r1;""",
+        data,
+        shared=".local .align 8 .b8 buf[16]; .shared .align 4 .b8 s[4];",
+    )
+    assert data[0] == 4
+
+
 def test_atomic_floats_of_all_widths_add_and_halves_of_a_pair_each_round():
     data = np.zeros(8, np.float32)
     data[0], data[1:2].view(np.float16)[:] = 1.5, (1.0, 2048.0)

@@ -94,6 +94,65 @@ def test_a_barrier_of_some_threads_waits_for_those_that_arrive():
     assert (result(loaded)[:32] == np.arange(32, 64)).all()
 
 
+def test_a_barrier_of_some_threads_does_not_wait_for_those_at_another():
+    loaded = kernel(
+        """setp.ge.u32 %p1, %t, 32; @%p1 bra OTHERS; bar.sync 1, 32; st.shared.u32 [s], 5; bar.sync 2, 64; bra JOIN;
+        OTHERS: bar.sync 2, 64; JOIN: ld.shared.u32 %r1, [s]; st.global.u32 [%o], %r1;""",
+        shared=".shared .align 4 .b8 s[4];",
+    )
+    assert (result(loaded) == 5).all()
+
+
+def test_threads_that_loads_part_meet_at_operations_of_a_warp_as_the_mask_says():
+    loaded = kernel(
+        """ld.global.u32 %r1, [%o]; setp.ne.u32 %p1, %r1, 0; vote.sync.ballot.b32 %r2, %p1, -1; mov.u32 %r3, 1000;
+        @!%p1 bra SKIP; redux.sync.add.u32 %r3, %t, %r2; shfl.sync.down.b32 %r4, %t, 1, 31, %r2;
+        SKIP: st.global.u32 [%o], %r3;"""
+    )
+    out = (np.arange(64, dtype=np.uint32) % 3 == 0).astype(np.uint32)
+    loaded.launch("k", out, block=(64,))
+    numbers = np.arange(64)
+    sums = [numbers[first : first + 32][numbers[first : first + 32] % 3 == 0].sum() for first in (0, 32)]
+    assert (out == np.where(numbers % 3 == 0, np.repeat(sums, 32), 1000)).all()
+
+
+def test_a_lane_s_number_is_within_its_warp():
+    loaded = kernel(
+        "mov.u32 %r1, %laneid; mov.u32 %r2, %warpid; mad.lo.u32 %r1, %r2, 100, %r1; st.global.u32 [%o], %r1;"
+    )
+    assert (result(loaded) == np.arange(64) // 32 * 100 + np.arange(64) % 32).all()
+
+
+def test_a_match_of_all_gives_nothing_where_one_differs():
+    loaded = kernel(
+        """shr.u32 %r1, %t, 5; and.b32 %r2, %t, 31; setp.eq.u32 %p1, %r2, 3; selp.u32 %r3, 9, %r1, %p1;
+        match.all.sync.b32 %r4|%p2, %r1, -1; match.all.sync.b32 %r5|%p3, %r3, -1; selp.u32 %r6, 1, 0, %p2;
+        selp.u32 %r7, 2, 0, %p3; add.u32 %r6, %r6, %r7; popc.b32 %r4, %r4; popc.b32 %r5, %r5;
+        mad.lo.u32 %r4, %r4, 100, %r5; mad.lo.u32 %r4, %r4, 10, %r6; st.global.u32 [%o], %r4;"""
+    )
+    assert (result(loaded) == 32001).all()
+
+
+def test_operations_of_a_warp_are_of_lanes_that_exist_and_that_the_mask_names():
+    loaded = kernel(
+        """and.b32 %r1, %t, 31; setp.ge.u32 %p1, %r1, 8; setp.lt.u32 %p2, %r1, 100; mov.u32 %r2, 0; mov.u32 %r3, 0;
+        vote.sync.ballot.b32 %r4, %p2, -1; redux.sync.add.u32 %r5, %t, -1; match.any.sync.b32 %r6, 7, -1;
+        @%p1 vote.sync.ballot.b32 %r2, %p2, 0xFFFFFF00; @%p1 redux.sync.max.u32 %r3, %t, 0xFFFFFF00;
+        vote.sync.all.pred %p3, %p2, -1; selp.u32 %r7, 1, 0, %p3;
+        mad.wide.u32 %o, %t, 20, %o; st.global.u32 [%o], %r4; st.global.u32 [%o+4], %r5; st.global.u32 [%o+8], %r6;
+        st.global.u32 [%o+12], %r2; st.global.u32 [%o+16], %r3;"""
+    )
+    out = np.zeros((48, 6), np.uint32)
+    loaded.launch("k", out, block=(48,))
+    for thread in range(48):
+        lanes = range(32) if thread < 32 else range(16)
+        there, upper = sum(1 << n for n in lanes), sum(1 << n for n in lanes if n >= 8)
+        total, most = sum(32 * (thread // 32) + n for n in lanes), 32 * (thread // 32) + lanes[-1]
+        took_part = thread % 32 >= 8
+        wanted = [there, total, there, upper if took_part else 0, most if took_part else 0]
+        assert out.ravel()[6 * thread : 6 * thread + 5].tolist() == wanted
+
+
 @pytest.mark.parametrize(
     ("mode", "operands", "wanted"),
     [

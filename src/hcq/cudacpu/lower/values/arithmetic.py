@@ -66,13 +66,8 @@ def divide(code: Code, kind: str, mode: str, a: str, b: str) -> str:
     if kind == "f64":
         return wide.quotient(code, a, b, mode)
     a, b = _double(code, a), _double(code, b)
-    found = code.op(f"fdiv double {a}, {b}")
-    minus = code.op(f"fneg double {found}")
-    remainder = intrinsic(code, "fma", "f64", minus, b, a)
-    # remainder / b is what is missing; only its sign counts
-    missing = intrinsic(code, "copysign", "f64", "1.0", b)
-    missing = code.op(f"fmul double {remainder}, {missing}")
-    return _single(code, odd(code, found, missing), mode)
+    # What isn't a float is further from one than a double's rounding goes: no sticky bit is needed.
+    return _single(code, code.op(f"fdiv double {a}, {b}"), mode)
 
 
 def root(code: Code, kind: str, mode: str, a: str) -> str:
@@ -88,10 +83,7 @@ def root(code: Code, kind: str, mode: str, a: str) -> str:
         return code.op(f"select i1 {none}, float {NAN32}, float {intrinsic(code, 'sqrt', kind, a)}")
     if kind == "f64":
         return wide.root(code, a, mode)
-    a = _double(code, a)
-    found = intrinsic(code, "sqrt", "f64", a)
-    minus = code.op(f"fneg double {found}")
-    return _single(code, odd(code, found, intrinsic(code, "fma", "f64", minus, found, a)), mode)
+    return _single(code, intrinsic(code, "sqrt", "f64", _double(code, a)), mode)  # as above
 
 
 def widen(code: Code, kind: str, value: str) -> str:
