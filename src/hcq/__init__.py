@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from hcq.runtime.allocator import MallocAllocator as MallocAllocator
     from hcq.runtime.buffer import Buffer as Buffer
     from hcq.runtime.buffer import BufferOptions as BufferOptions
-    from hcq.runtime.buffer import array as array
     from hcq.runtime.buffer import empty as empty
     from hcq.runtime.buffer import zeros as zeros
     from hcq.runtime.compiled import Compiled as Compiled
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from hcq.runtime.copy import copy as copy
     from hcq.runtime.counters import MemoryStats as MemoryStats
     from hcq.runtime.counters import memory_stats as memory_stats
+    from hcq.runtime.interop import array as array
     from hcq.runtime.registry import Device as Device
     from hcq.validation.switch import checks as checks
 
@@ -70,7 +70,8 @@ _NAMES = {
     "hcq.formats.loading": ("load",),
     "hcq.formats.saving": ("save",),
     "hcq.graph": ("capture",),
-    "hcq.runtime.buffer": ("Buffer", "BufferOptions", "array", "empty", "zeros"),
+    "hcq.runtime.buffer": ("Buffer", "BufferOptions", "empty", "zeros"),
+    "hcq.runtime.interop": ("array",),
     "hcq.runtime.allocator": ("Allocator", "LRUAllocator", "MallocAllocator"),
     "hcq.runtime.copy": ("copy",),
     "hcq.runtime.counters": ("MemoryStats", "memory_stats"),

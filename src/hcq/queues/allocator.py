@@ -6,6 +6,7 @@ ring (staging), and choosing between devices (hcq.copy).
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,17 +14,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hcq import config
 from hcq._native import HCQBuffer as HCQBuffer
 from hcq.errors import LaunchError
-from hcq.queues import profile
-from hcq.queues.staging import Batch, Staging, host_view
 from hcq.runtime import watch
 from hcq.runtime.allocator import LRUAllocator
+from hcq.runtime.later import Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hcq.queues import profile, staging
     from hcq.queues.command_queue import HWCommandQueue
     from hcq.queues.device import HCQCompiled
+    from hcq.queues.staging import Batch, Staging
     from hcq.queues.stream import Stream
+else:  # the host reaches most devices' memory by itself
+    profile, staging = Later("hcq.queues.profile"), Later("hcq.queues.staging")
 
 _IN_FLIGHT = 4  # batches of a copyout that are on their way while the host empties another
 
@@ -42,7 +46,14 @@ class HCQAllocator(LRUAllocator):
 
     def __init__(self, device: Any, batch_size: int = 2 << 20, batch_cnt: int = 32) -> None:
         super().__init__(device)
-        self.staging = Staging(self, batch_size, batch_cnt)
+        if batch_size <= 0 or batch_cnt <= 0:
+            raise ValueError(f"a staging ring of {batch_cnt} batches of {batch_size} bytes: both must be more than 0")
+        self._ring = batch_size, batch_cnt
+
+    @functools.cached_property
+    def staging(self) -> Staging:
+        """The ring, made when it is first needed."""
+        return staging.Staging(self, *self._ring)
 
     def copyin(self, dest: Any, src: Any) -> None:
         """Copy the bytes of `src`, any C-contiguous buffer, to the start of `dest`, after all work queued until now.
@@ -57,7 +68,7 @@ class HCQAllocator(LRUAllocator):
             self.device.synchronize()
             began = time.perf_counter_ns()
             with self.device.at_memory():
-                host_view(dest.va_addr, data.nbytes)[:] = data
+                staging.host_view(dest.va_addr, data.nbytes)[:] = data
             profile.host_copy(self.device, f"CPU -> {self.device.dname}", began, data.nbytes)
             return
 
@@ -78,7 +89,7 @@ class HCQAllocator(LRUAllocator):
         if self._direct(src):
             began = time.perf_counter_ns()
             with self.device.at_memory():
-                data[:] = host_view(src.va_addr, data.nbytes)
+                data[:] = staging.host_view(src.va_addr, data.nbytes)
             profile.host_copy(self.device, f"{self.device.dname} -> CPU", began, data.nbytes)
             return
         under_way: deque[tuple[Batch, tuple[Any, int], int, int]] = deque()
@@ -127,7 +138,7 @@ class HCQAllocator(LRUAllocator):
             self.device.synchronize()
             began = time.perf_counter_ns()
             with self.device.at_memory():
-                fill(host_view(dest.va_addr, size), 0)
+                fill(staging.host_view(dest.va_addr, size), 0)
             profile.host_copy(self.device, name, began, size)
             return
         self._through_ring(dest, size, fill, name)
@@ -251,7 +262,7 @@ def _enqueue_copy(
     stream: Stream | None = None,
 ) -> tuple[Any, int]:
     def build(timeline: Any, value: int) -> HWCommandQueue:
-        queue: Any = device.hw_copy_queue_t()  # type: ignore[misc]
+        queue: Any = device.hw_copy_queue_t()
         for signal, wanted in after:
             if signal.value < wanted and signal is not timeline:
                 queue.wait(signal, wanted)
@@ -265,7 +276,8 @@ def _enqueue_copy(
 
 
 def _queue_of(device: HCQCompiled) -> HWCommandQueue:
-    return (device.hw_copy_queue_t or device.hw_compute_queue_t)()
+    queue: HWCommandQueue = (device.hw_copy_queue_t or device.hw_compute_queue_t)()
+    return queue
 
 
 def _bytes_of(data: Any) -> memoryview:

@@ -15,14 +15,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Self, T
 
 from hcq import config
 from hcq.errors import LaunchError, SignalTimeout
-from hcq.queues import faults, launch, report
+from hcq.queues import launch
 from hcq.queues.signal import check_signal, check_value
 from hcq.runtime import process, watch
+from hcq.runtime.later import Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from hcq.queues import faults, report
     from hcq.queues.device import HCQCompiled
+else:  # for what fails
+    faults, report = Later("hcq.queues.faults"), Later("hcq.queues.report")
 
 P = ParamSpec("P")
 Q = TypeVar("Q", bound="HWCommandQueue")

@@ -7,6 +7,7 @@ devices put a native type in front of this class, which brings timeline, positio
 from __future__ import annotations
 
 import atexit
+import functools
 import sys
 import threading
 import time
@@ -15,19 +16,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hcq import _native, config
 from hcq.errors import DeviceLost, SignalTimeout
-from hcq.queues import faults, profile, report
-from hcq.queues.kernargs import Kernargs
-from hcq.queues.patience import Patience
 from hcq.runtime import watch
 from hcq.runtime.compiled import Compiled
+from hcq.runtime.later import Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from decimal import Decimal
 
+    from hcq.queues import faults, profile, report
     from hcq.queues.command_queue import HWCommandQueue
+    from hcq.queues.kernargs import Kernargs
     from hcq.queues.lane import Lane
     from hcq.queues.stream import Stream
+else:  # for what fails, and for queues that are written in Python
+    faults, profile, report = Later("hcq.queues.faults"), Later("hcq.queues.profile"), Later("hcq.queues.report")
 
 Position = tuple[tuple[Any, int], ...]
 
@@ -84,6 +87,9 @@ class HCQCompiled(Compiled):
 
     timeline_signal: Any
     timeline_value: int
+    hw_compute_queue_t: Any
+    hw_copy_queue_t: Any
+    _narrow = False
 
     def __init__(
         self,
@@ -93,21 +99,29 @@ class HCQCompiled(Compiled):
         compiler: Any,
         runtime: Callable[..., Any] | None,
         signal_t: Callable[..., Any],
-        comp_queue_t: type[HWCommandQueue],
+        comp_queue_t: type[HWCommandQueue] | None,
         copy_queue_t: type[HWCommandQueue] | None,
         timeline_signals: Sequence[Any] | None = None,
     ) -> None:
+        """`comp_queue_t` None: the class has both queue types itself, as properties, of 64-bit signals."""
         super().__init__(device, allocator, renderer, compiler, runtime, list_graph)
         self.signal_t = signal_t
-        self.hw_compute_queue_t = comp_queue_t
-        self.hw_copy_queue_t = copy_queue_t
-        self._narrow = comp_queue_t.signal_bits == 32
+        if comp_queue_t is not None:
+            self.hw_compute_queue_t = comp_queue_t
+            self.hw_copy_queue_t = copy_queue_t
+            self._narrow = comp_queue_t.signal_bits == 32
         self.lanes: tuple[Lane, ...] = ()
         self._lanes: dict[str, Lane] = {}
-        self.kernargs = Kernargs(self)
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._init_timeline(timeline_signals)
         _known.add(self)
+
+    @functools.cached_property
+    def kernargs(self) -> Kernargs:
+        """Where HCQProgram writes the arguments of launches; made when it is first needed."""
+        from hcq.queues.kernargs import Kernargs
+
+        return Kernargs(self)
 
     def _init_timeline(self, timeline_signals: Sequence[Any] | None) -> None:
         """Set up the timeline. Where a native type brings one, its device overrides this."""
@@ -275,7 +289,10 @@ class HCQCompiled(Compiled):
         for signal, value in pairs:
             if not watch.active and signal.is_reached(value):
                 continue
-            patience = patience or Patience(self)
+            if patience is None:
+                from hcq.queues.patience import Patience
+
+                patience = Patience(self)
             while True:
                 try:
                     signal.wait(value, patience.slice_ms())
@@ -389,10 +406,9 @@ class HCQCompiled(Compiled):
         """Free what this class holds. A driver that overrides this calls it first, while its memory is still there."""
         for lane in self.lanes:
             lane.under_way.clear()
-        self.kernargs.free()
-        staging = getattr(self.allocator, "staging", None)
-        if staging is not None:
-            staging.free()
+        for held in (vars(self).get("kernargs"), getattr(self.allocator, "__dict__", {}).get("staging")):
+            if held is not None:  # else nothing needed it
+                held.free()
 
 
 def list_graph(items: Iterable[Any], inputs: Sequence[Any], variables: Any) -> Any:

@@ -7,20 +7,23 @@ are written in Python (device, command_queue), which need nothing of this.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from hcq import _native, config
 from hcq.errors import DeviceLost, LaunchError, SignalTimeout
-from hcq.queues import faults
 from hcq.queues.allocator import HCQAllocator
-from hcq.queues.command_queue import HWComputeQueue, HWCopyQueue
 from hcq.queues.device import HCQCompiled
 from hcq.queues.program import HCQProgram
 from hcq.queues.signal import HCQSignal
+from hcq.runtime import lines as lines  # native code finds the user's lines by its rules
 from hcq.runtime import watch
 from hcq.runtime.allocator import HostAllocator
-from hcq.runtime.compiler import Compiler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hcq.queues.native_queue import NativeComputeQueue, NativeCopyQueue
+    from hcq.runtime.compiler import Compiler
 
 
 class NativeAllocator(HostAllocator, HCQAllocator):
@@ -58,27 +61,6 @@ class Staged:
     copyout = HCQAllocator.copyout
 
 
-class _Keeps:
-    """What queued work uses is kept by retirement (native/core/retire.hpp), so there is nothing to hold on to here."""
-
-    __slots__ = ()
-
-    def keep(self, *objects: object) -> Self:
-        return self
-
-
-class NativeComputeQueue(_native.CommandQueue, _Keeps, HWComputeQueue):
-    """Commands for a compute queue. Commands and updates belong to one thread at a time."""
-
-    _copies = False
-
-
-class NativeCopyQueue(_native.CommandQueue, _Keeps, HWCopyQueue):
-    """Commands for a copy queue, which runs beside the compute queue."""
-
-    _copies = True
-
-
 class InterfaceProgram(HCQProgram):
     """Behind _native.Program: a program whose launches an interface carries out (native/core/interface.hpp)."""
 
@@ -104,8 +86,8 @@ class NativeDevice(_native.CommandDevice, HCQCompiled):
         allocator_t: Callable[[Any], HCQAllocator],
         compiler: Compiler,
         runtime: Callable[..., Any],
-        comp_queue_t: type[NativeComputeQueue],
-        copy_queue_t: type[NativeCopyQueue],
+        comp_queue_t: type[NativeComputeQueue] | None,
+        copy_queue_t: type[NativeCopyQueue] | None,
     ) -> None:
         _native.set_worker_limit(config.CPU_THREADS())
         _native.set_queue_limit(config.QUEUE_LIMIT())
@@ -122,7 +104,11 @@ class NativeDevice(_native.CommandDevice, HCQCompiled):
     def lost(self) -> DeviceLost | None:  # type: ignore[override]
         """Why the device is lost; None while it is well."""
         error = self._fault
-        return faults.from_native(error) if error else None
+        if not error:
+            return None
+        from hcq.queues import faults
+
+        return faults.from_native(error)
 
     def enqueue(self, build: Callable[[Any, int], Any]) -> tuple[Any, int]:
         """Put work on the timeline: `build(signal, value)` gives a queue that waits for value - 1 and sets value."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hcq.errors import LaunchError
 from hcq.queues import launch
-from hcq.queues.kernargs import Block
 from hcq.runtime import watch
 
 if TYPE_CHECKING:
@@ -280,6 +279,8 @@ class PreparedLaunch:
         self.program = program
         self._sizes = launch.check_sizes(*sizes, program.device.limits)
         self._given = bufs, vals, *sizes
+        from hcq.queues.kernargs import Block
+
         # Its own memory: that of the device's pool is handed out again some time.
         with program.device.at_memory():
             self._kernargs = Block(program.device, program.kernargs_alloc_size)

@@ -14,13 +14,16 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hcq import _native
-from hcq.queues import faults, profile
 from hcq.runtime import process, watch
+from hcq.runtime.later import Later
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
     from hcq.errors import DeviceLost
+    from hcq.queues import faults, profile
+else:
+    faults, profile = Later("hcq.queues.faults"), Later("hcq.queues.profile")
 
 _SPINS = 20
 _FIRST_NAP = 20e-6

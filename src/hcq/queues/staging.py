@@ -33,8 +33,6 @@ class Staging:
     """Batches used in turn. One more is made when those there are busy, up to `batch_cnt`. Threads may share it."""
 
     def __init__(self, allocator: Any, batch_size: int, batch_cnt: int) -> None:
-        if batch_size <= 0 or batch_cnt <= 0:
-            raise ValueError(f"a staging ring of {batch_cnt} batches of {batch_size} bytes: both must be more than 0")
         self.batch_size = batch_size
         self.batch_cnt = batch_cnt
         self._allocator = allocator

@@ -1,4 +1,4 @@
-"""Buffer and its conveniences: hcq.array, hcq.empty, hcq.zeros, and the rare methods of the native type.
+"""Buffer and its conveniences: hcq.empty, hcq.zeros, and the rare methods of the native type.
 
 The type itself (creation, allocation, views, copies, the buffer protocol) is native/memory/buffer*.cpp; what happens
 seldom is written here and attached to it: repr, numpy, fill, pickling, the array interface.
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hcq import dtypes
 from hcq._native import Buffer
-from hcq.runtime import device_interop, interop, pickling
-from hcq.runtime.interop import array
+from hcq.runtime.later import Later
 from hcq.runtime.options import BufferOptions
 
 if TYPE_CHECKING:
@@ -21,7 +20,12 @@ if TYPE_CHECKING:
 
     import numpy
 
-__all__ = ["Buffer", "BufferOptions", "array", "empty", "zeros"]
+    from hcq.runtime import device_interop, interop, pickling
+else:  # for who takes a buffer elsewhere
+    interop, device_interop = Later("hcq.runtime.interop"), Later("hcq.runtime.device_interop")
+    pickling = Later("hcq.runtime.pickling")
+
+__all__ = ["Buffer", "BufferOptions", "empty", "zeros"]
 
 # struct codes of the buffer protocol (PEP 3118), by the names of dtypes. The others have none.
 _FORMATS = {
@@ -165,11 +169,11 @@ for _name, _method in {
     "numpy": _numpy,
     "fill": _fill,
     "__repr__": _repr,
-    "__reduce_ex__": pickling.reduce_buffer,
-    "__dlpack__": interop.dlpack,
-    "__dlpack_device__": interop.dlpack_device,
-    "__array__": interop.as_numpy,
-    "__array_interface__": property(interop.array_interface),
-    "__cuda_array_interface__": property(device_interop.cuda_array_interface),
+    "__reduce_ex__": lambda buf, protocol: pickling.reduce_buffer(buf, protocol),
+    "__dlpack__": lambda buf, **asked: interop.dlpack(buf, **asked),
+    "__dlpack_device__": lambda buf: interop.dlpack_device(buf),
+    "__array__": lambda buf, *asked, **more: interop.as_numpy(buf, *asked, **more),
+    "__array_interface__": property(lambda buf: interop.array_interface(buf)),
+    "__cuda_array_interface__": property(lambda buf: device_interop.cuda_array_interface(buf)),
 }.items():
     setattr(Buffer, _name, _method)

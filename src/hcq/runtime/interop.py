@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hcq import dtypes
-from hcq._native import Buffer, dlpack_capsule
+from hcq._native import dlpack_capsule
 from hcq.runtime import device_interop
 from hcq.runtime import dlpack as words
+from hcq.runtime.buffer import Buffer
 from hcq.runtime.registry import Device
 
 if TYPE_CHECKING:

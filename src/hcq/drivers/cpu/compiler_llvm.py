@@ -66,11 +66,11 @@ class LLVMCompiler(Compiler):
 
 @functools.cache
 def _identity() -> str | None:
-    version = _installed_version() or _metadata_version()
+    version = installed_version() or _metadata_version()
     return version and f"llvmlite {version}"
 
 
-def _installed_version() -> str | None:
+def installed_version() -> str | None:
     """From the name of the directory that an installer writes beside a package (PyPA, "Recording installed projects"):
     importlib.metadata takes 5 ms to import, much of what a cache hit takes. None where that isn't how it was
     installed."""

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from hcq import _native, config
 from hcq.drivers.cpu.allocator import CPUAllocator, StagedCPUAllocator
 from hcq.drivers.cpu.program import CPUProgram
-from hcq.drivers.cpu.queue import CPUComputeQueue, CPUCopyQueue
 from hcq.queues.native import NativeDevice
 from hcq.runtime.compiled import DeviceLimits
-from hcq.runtime.compiler import Compiler
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hcq.drivers.cpu.queue import CPUComputeQueue, CPUCopyQueue
+    from hcq.runtime.compiler import Compiler
 
 
 class CPUDevice(NativeDevice):
@@ -34,7 +38,21 @@ class CPUDevice(NativeDevice):
         self.kernel_language = kernel_language
         allocator_t = StagedCPUAllocator if config.FORCE_STAGING() else CPUAllocator
         runtime = functools.partial(CPUProgram, self)
-        super().__init__(name, allocator_t, compiler, runtime, CPUComputeQueue, CPUCopyQueue)
+        super().__init__(name, allocator_t, compiler, runtime, None, None)
+
+    @functools.cached_property
+    def hw_compute_queue_t(self) -> type[CPUComputeQueue]:
+        """Makes compute queues. Imported when first asked for: launches and copies need none."""
+        from hcq.drivers.cpu.queue import CPUComputeQueue
+
+        return CPUComputeQueue
+
+    @functools.cached_property
+    def hw_copy_queue_t(self) -> type[CPUCopyQueue]:
+        """Makes copy queues."""
+        from hcq.drivers.cpu.queue import CPUCopyQueue
+
+        return CPUCopyQueue
 
     def _info(self) -> Mapping[str, object]:
         return {

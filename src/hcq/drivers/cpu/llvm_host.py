@@ -1,6 +1,7 @@
-"""LLVM in this process: one lock, the host's target machine, parsing, optimising, emitting. Through llvmlite.
+"""LLVM in this process: one lock, the host's target machine, parsing, optimising, emitting. LLVM is llvmlite's.
 
-llvmlite is imported when first needed. What does not live here: what is compiled (compiler_llvm, llvm_grid).
+It is loaded when first needed. What does not live here: how it is called (llvm_library, or llvmlite.binding), and what
+is compiled (compiler_llvm, llvm_grid).
 """
 
 from __future__ import annotations
@@ -39,11 +40,19 @@ def load_ahead() -> None:
     if _loading or "llvmlite.binding" in sys.modules:
         return
     _loading = True
+    path = _library()
+    if path is not None:  # elsewhere importing llvmlite finds it
+        threading.Thread(target=_load, args=(path,), name="hcq-load-llvm").start()
+
+
+def _library() -> str | None:
+    """The file of llvmlite's library, where llvmlite is installed as files."""
     found = PathFinder.find_spec("llvmlite")
     for folder in (found.submodule_search_locations or ()) if found is not None else ():
         path = os.path.join(folder, "binding", "libllvmlite.so")
-        if os.path.exists(path):  # elsewhere importing llvmlite finds it
-            threading.Thread(target=_load, args=(path,), name="hcq-load-llvm").start()
+        if os.path.exists(path):
+            return path
+    return None
 
 
 def _load(path: str) -> None:
@@ -65,8 +74,14 @@ class Host(NamedTuple):
     data: Any  # llvmlite TargetData
 
 
+@functools.cache
 def binding() -> ModuleType:
-    """llvmlite.binding, initialised. Raises CompileError where it is not installed."""
+    """llvmlite.binding, or llvm_library, which has what is used of it. Raises CompileError where llvmlite is not
+    installed. What one of the two made is nothing to the other, so it is decided once. Call it holding LOCK."""
+    # Imported already, it costs nothing, and its own lock is taken at each call.
+    direct = None if "llvmlite.binding" in sys.modules else _direct()
+    if direct is not None:
+        return direct
     try:
         import llvmlite.binding as llvm
     except ImportError as error:
@@ -75,6 +90,25 @@ def binding() -> ModuleType:
         ) from None
     found: ModuleType = llvm
     return found
+
+
+def _direct() -> ModuleType | None:
+    """llvm_library, where the installed release of llvmlite is one that it knows."""
+    if sys.modules.get("llvmlite", sys) is None:  # what the program has ruled out stays so
+        return None
+    from hcq.drivers.cpu.compiler_llvm import installed_version
+    from hcq.drivers.cpu.llvm_functions import RELEASES, lib
+
+    path, version = _library(), installed_version()
+    if path is None or version is None or not version.startswith(RELEASES):
+        return None
+    try:
+        lib.load(path)
+    except OSError:
+        return None
+    from hcq.drivers.cpu import llvm_library
+
+    return llvm_library
 
 
 @functools.cache
@@ -175,12 +209,14 @@ def optimise(module: Any, machine: Any, options: Any = None) -> None:
 def _run(manager: Any, module: Any, builder: Any) -> None:
     """Run a pass manager, which is good for once, and free it. Left to itself, llvmlite keeps it for ever, some 50 KB:
     of the bases of its class the first has a `_dispose` that does nothing."""
+    llvm = binding()
     try:
         manager.run(module, builder)
     finally:
-        dispose = getattr(binding().newpassmanagers.NewPassManager, "_dispose", None)
-        if dispose is not None:  # there from 0.48 to 0.50; a later llvmlite may have another way
-            dispose(manager)
+        if not hasattr(llvm, "newpassmanagers"):
+            manager.close()
+        elif (dispose := getattr(llvm.newpassmanagers.NewPassManager, "_dispose", None)) is not None:
+            dispose(manager)  # there from 0.48 to 0.50; a later llvmlite may have another way
             manager.detach()
 
 

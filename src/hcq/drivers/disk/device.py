@@ -15,7 +15,8 @@ from hcq.drivers.disk.allocator import DiskAllocator, ShmAllocator
 from hcq.drivers.disk.place import Place, parse
 from hcq.errors import DeviceLost, DeviceUnavailable
 from hcq.queues import profile
-from hcq.queues.native import NativeCopyQueue, NativeDevice
+from hcq.queues.native import NativeDevice
+from hcq.queues.native_queue import NativeCopyQueue
 from hcq.runtime import process, watch
 from hcq.runtime.compiled import Compiled
 from hcq.runtime.compiler import Compiler
@@ -47,7 +48,7 @@ class DiskDevice(NativeDevice):
             )
         allocator_t: Any = ShmAllocator if self.place is not None and self.place.is_shm else DiskAllocator
         super().__init__(name, allocator_t, Compiler(), None, DiskQueue, DiskQueue)  # type: ignore[arg-type]
-        self.hw_compute_queue_t = None  # type: ignore[assignment]
+        self.hw_compute_queue_t = None
 
     @property
     def inherited(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hcq.queues.native import NativeComputeQueue, NativeCopyQueue
+from hcq.queues.native_queue import NativeComputeQueue, NativeCopyQueue
 
 
 class NullComputeQueue(NativeComputeQueue):

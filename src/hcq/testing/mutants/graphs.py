@@ -11,7 +11,7 @@ from hcq.graph.graph import Graph
 from hcq.graph.inputs import Inputs
 from hcq.graph.parts import Done
 from hcq.graph.recording import Recorder
-from hcq.runtime import watch
+from hcq.runtime import watch, watching
 from hcq.testing.breakages import breaks, changed, together
 from hcq.testing.mutants.devices import Context
 
@@ -19,12 +19,12 @@ from hcq.testing.mutants.devices import Context
 @contextmanager
 def _leaves_no_capture() -> Any:
     """What a breakage of begin or end leaves counted would make the process watched for good."""
-    before = watch._captures
+    before = watching._captures
     try:
         yield
     finally:
-        watch._thread.capture, watch._captures = None, before
-        watch._note()
+        watching._thread.capture, watching._captures = None, before
+        watching._note()
 
 
 @breaks("graph.capture", "test_copies_are_recorded_and_replayed")
@@ -53,7 +53,7 @@ def captures_refuse_nothing() -> Context:
 
 @breaks("graph.per_thread", "test_a_capture_is_of_its_thread_and_does_not_nest")
 def captures_nest() -> Context:
-    begin = patch.object(watch, "begin_capture", lambda observer: setattr(watch._thread, "capture", observer))
+    begin = patch.object(watch, "begin_capture", lambda observer: setattr(watching._thread, "capture", observer))
     return together(_leaves_no_capture(), begin)
 
 

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tinygrad.helpers import PROFILE, GlobalCounters
 
@@ -29,20 +29,23 @@ from hcq import (
     CompileError,
     Compiler,
     Device,
-    HCQAllocator,
-    HCQBuffer,
-    HCQCompiled,
-    HCQProgram,
-    HCQSignal,
-    HWCommandQueue,
-    HWComputeQueue,
-    HWCopyQueue,
     LRUAllocator,
     MallocAllocator,
-    hcq_command,
-    hcq_profile,
-    memory_stats,
 )
+
+if TYPE_CHECKING:
+    from hcq import (
+        HCQAllocator,
+        HCQBuffer,
+        HCQCompiled,
+        HCQProgram,
+        HCQSignal,
+        HWCommandQueue,
+        HWComputeQueue,
+        HWCopyQueue,
+        hcq_command,
+        hcq_profile,
+    )
 
 __all__ = [
     "Allocator",
@@ -67,6 +70,12 @@ __all__ = [
     "hcq_profile",
 ]
 
+_QUEUES = frozenset(
+    ("HCQAllocator", "HCQBuffer", "HCQCompiled", "HCQProgram", "HCQSignal", "HWCommandQueue", "HWComputeQueue")
+    + ("HWCopyQueue", "hcq_command", "hcq_profile")
+)
+"""Names of hcq's that only clients with queues of their own ask for: imported then, as hcq itself does."""
+
 _DEVICES = {
     "AMD": ("tinygrad.runtime.ops_amd", "AMDDevice"),
     "CLANG": ("tinygrad.runtime.ops_clang", "ClangDevice"),
@@ -76,6 +85,15 @@ _DEVICES = {
     "PYTHON": ("tinygrad.runtime.ops_npy", "PythonDevice"),
 }
 """Where the devices are that tinygrad needs more of than hcq's own have: a renderer, a graph."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _QUEUES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import hcq
+
+    value = globals()[name] = getattr(hcq, name)
+    return value
 
 
 def renderer(tinygrads: Any) -> Any:
@@ -118,6 +136,8 @@ class _LiveBytes:
     """`GlobalCounters.mem_used`: what hcq counts anyway, read when it is looked at."""
 
     def __get__(self, instance: object, owner: object = None) -> int:
+        from hcq import memory_stats
+
         return sum(stats.live_bytes for stats in memory_stats().values())
 
 
