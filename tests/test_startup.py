@@ -1,5 +1,6 @@
 """What a first launch does not wait for: modules that most programs never need."""
 
+import os
 import subprocess
 import sys
 
@@ -35,6 +36,18 @@ def test_a_first_launch_imports_nothing_for_errors_staging_or_exchange(device):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert set(NOT_NEEDED) & set(done.stdout.split()) == set()
+
+
+@pytest.mark.parametrize("device", SOURCES)
+def test_a_program_without_a_compile_cache_imports_none(device):
+    if device == "LLVM":
+        pytest.importorskip("llvmlite", reason="the LLVM device needs llvmlite")
+    code = RUN.replace("DEVICE", repr(device)).replace("SOURCE", repr(SOURCES[device]))
+    environment = {**os.environ, "DISABLE_COMPILER_CACHE": "1"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert [name for name in done.stdout.split() if name.startswith("hcq.runtime.cache")] == []
 
 
 def test_a_module_for_later_is_imported_with_its_first_name_and_gives_what_it_has_now():

@@ -34,14 +34,20 @@ constexpr uint64_t kReserve = 64ull << 20;  // left to the rest of the system wh
 // What a `place` points at, in its low bits.
 enum Tag : uintptr_t { kSlabTag = 1, kRunTag = 2, kBigTag = 3, kTagMask = 3 };
 
+// Lies in pages of its own, which come zeroed: all members begin as 0, and most of its 80 KiB are never touched.
 struct alignas(8) Arena {
-  uint8_t* base = nullptr;
-  uint32_t used_pages = 0;
-  bool populated[kPortions] = {};
-  uint16_t chunk_used[kChunks] = {};  // pages in use, by chunk
+  uint8_t* base;
+  uint32_t used_pages;
+  bool populated[kPortions];
+  uint16_t chunk_used[kChunks];  // pages in use, by chunk
   // At the first page of a used run, and at both ends of a free one: its length. `is_free` tells which.
-  uint32_t length[kPages] = {};
-  bool is_free[kPages] = {};
+  uint32_t length[kPages];
+  bool is_free[kPages];
+};
+constexpr uint64_t kArenaRecord = (sizeof(Arena) + kPage - 1) / kPage * kPage;
+
+struct Unmap {
+  void operator()(Arena* arena) const { unmap_memory(arena, kArenaRecord); }
 };
 
 struct alignas(8) Slab {
@@ -347,12 +353,13 @@ class Pool {
 
   bool add_arena() {
     if (!fits(kChunk)) return false;
-    uint8_t* base = static_cast<uint8_t*>(map_memory(kArena, kChunk));
+    std::unique_ptr<Arena, Unmap> record(static_cast<Arena*>(map_memory(kArenaRecord, kPage)));
+    uint8_t* base = record ? static_cast<uint8_t*>(map_memory(kArena, kChunk)) : nullptr;
     if (!base) return false;
     small_pages(base, kFine * kChunk);
-    arenas_.push_back(std::make_unique<Arena>());
-    Arena* arena = arenas_.back().get();
+    Arena* arena = record.get();
     arena->base = base;
+    arenas_.push_back(std::move(record));
     put_free(arena, 0, kPages);
     return true;
   }
@@ -369,7 +376,7 @@ class Pool {
   }
 
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Arena>> arenas_;
+  std::vector<std::unique_ptr<Arena, Unmap>> arenas_;
   std::set<FreeRun> free_;
   Slab* slabs_[kClasses] = {};
   uint64_t big_bytes_ = 0;

@@ -6,6 +6,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
+
 #include "core/device.hpp"
 #include "core/retire.hpp"
 #include "python/common.hpp"

@@ -7,8 +7,6 @@ import os
 
 from hcq.drivers.cpu import LIBRARY_VERSION, toolchain
 from hcq.errors import CompileError
-from hcq.runtime.cache.compile_cache import look_up_version, tool_version
-from hcq.runtime.cache.keys import digest
 from hcq.runtime.compiler import Compiler, callers_level
 
 TYPE_CHECKING = False
@@ -66,7 +64,11 @@ class ClangCompiler(Compiler):
         """Find the compiler, read what is kept of its version, and ask the processor what it can do, so that a first
         cache hit doesn't have to: these take 0.2 ms in a virtual machine. Remembered in the process."""
         found = toolchain.find_c_compiler()
-        if found is not None and self.cachekey is not None:
+        if self.cachekey is None:
+            return  # nothing is looked up
+        if found is not None:
+            from hcq.runtime.cache.compile_cache import look_up_version
+
             look_up_version(found.path)
         _key_parts()
 
@@ -74,6 +76,8 @@ class ClangCompiler(Compiler):
 @functools.lru_cache(maxsize=8)
 def _identity(found: Toolchain) -> str:
     # A program that runs another one, such as ccache, doesn't change when that does: asked once a process.
+    from hcq.runtime.cache.compile_cache import tool_version
+
     is_wrapper = len(found.command) > 1 and not found.is_zig
     version = found.version() if is_wrapper else tool_version(found.path, found.version)
     return " ".join((version, *found.flags()))
@@ -81,6 +85,8 @@ def _identity(found: Toolchain) -> str:
 
 @functools.cache
 def _key_parts() -> dict[str, str]:
+    from hcq.runtime.cache.keys import digest
+
     with open(os.path.join(toolchain.INCLUDE, "hcq.h"), "rb") as file:
         header = digest(file.read(), size=8).hex()
     return {

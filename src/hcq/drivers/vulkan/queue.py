@@ -5,7 +5,7 @@ What does not live here: how they are carried out (native/vulkan), and arguments
 
 from __future__ import annotations
 
-from hcq.queues.native import NativeComputeQueue, NativeCopyQueue
+from hcq.queues.native_queue import NativeComputeQueue, NativeCopyQueue
 
 
 class VulkanComputeQueue(NativeComputeQueue):
