@@ -1,6 +1,7 @@
 // What the CUDA driver in Python calls: devices, contexts and their memory, loading images, making programs.
 #include "cuda/bindings.hpp"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -10,6 +11,7 @@
 #include <tuple>
 
 #include "core/device.hpp"
+#include "cuda/files.hpp"
 #include "cuda/lane.hpp"
 #include "python/common.hpp"
 #include "python/elsewhere.hpp"
@@ -143,6 +145,9 @@ void bind(nb::module_& m) {
           "reaches", [](Context& c, uint64_t at) { return without_gil([&] { return c.reaches(at); }); }, nb::arg("at"),
           "Whether queues of this device copy from and to an address, with peers made known to it.")
       .def(
+          "on_device", [](const Context& c, uint64_t at) { return c.on_device(at); }, nb::arg("at"),
+          "Whether an address is of memory that allocate gave out as the device's own.")
+      .def(
           "ordinal_of",
           [](Context& c, uint64_t at) {
             return without_gil([&] {
@@ -208,6 +213,29 @@ void bind(nb::module_& m) {
         "that it takes, (0, 0, 0) for any, and bytes of local memory beside what it declares. RuntimeError where the "
         "module has\n"
         "no such kernel, or the driver refuses.");
+  m.def(
+      "cuda_load_cufile",
+      [](const std::vector<std::string>& names) { return without_gil([&] { return load_cufile(names); }); },
+      nb::arg("names"), "Load NVIDIA's cuFile and start it: why it can't be used, or nothing.");
+  m.def(
+      "cuda_file_facts",
+      [] {
+        FileFacts f = without_gil([] { return cufile_facts(); });
+        return std::make_tuple(f.major, f.minor, f.systems, f.features);
+      },
+      "The version of nvidia-fs (0, 0: it isn't loaded), bits of the file systems it supports, and of its features.");
+  m.def("cuda_file_system", file_system, nb::arg("descriptor"), "The magic number of an open file's file system.");
+  nb::class_<KnownFile>(m, "CudaFile", "A file that cuFile knows. Owns its descriptor.")
+      .def(
+          nb::new_([](int descriptor) { return without_gil([&] { return std::make_shared<KnownFile>(descriptor); }); }),
+          nb::arg("descriptor"))
+      .def(
+          "read",
+          [](const KnownFile& file, Context& context, uint64_t to, size_t bytes, int64_t offset) {
+            return without_gil([&] { return file.read(context, to, bytes, offset); });
+          },
+          nb::arg("context"), nb::arg("to"), nb::arg("bytes"), nb::arg("offset"),
+          "Read to the device's memory: (bytes, error), an errno, or cuFile's number below 0. Blocks.");
   m.def(
       "cuda_held",
       [] {

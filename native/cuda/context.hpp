@@ -68,6 +68,7 @@ class Context : public std::enable_shared_from_this<Context> {
   Address allocate(size_t bytes, Use use, bool uncached);  // throws Failure
   // Of allocate's; the device must be well, and nothing use it any more. False: nobody's here.
   bool free(Address at);
+  bool on_device(Address at) const;  // whether it is this device's own memory, of allocate's
   void memory(uint64_t* free, uint64_t* total) const;
   // Whether this device's queues reach the memory at `at`: its own, another device's, the host's. Throws Failure.
   bool reaches(Address at);

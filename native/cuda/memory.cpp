@@ -26,6 +26,17 @@ Table& table() {
   static auto* made = new Table;
   return *made;
 }
+
+bool find(Address at, Allocation* out) {
+  Table& t = table();
+  std::lock_guard<std::mutex> guard(t.lock);
+  auto next = t.all.upper_bound(at);
+  if (next == t.all.begin()) return false;
+  --next;
+  if (at >= next->first + next->second.bytes) return false;
+  *out = next->second;
+  return true;
+}
 }  // namespace
 
 Address Context::allocate(size_t bytes, Use use, bool uncached) {
@@ -84,17 +95,14 @@ void Context::memory(uint64_t* free, uint64_t* total) const {
   *total = all;
 }
 
+bool Context::on_device(Address at) const {
+  Allocation found;
+  return find(at, &found) && found.owner == this && found.use == Use::device;
+}
+
 bool Context::reaches(Address at) {
   Allocation found;
-  {
-    Table& t = table();
-    std::lock_guard<std::mutex> guard(t.lock);
-    auto next = t.all.upper_bound(at);
-    if (next == t.all.begin()) return false;
-    --next;
-    if (at >= next->first + next->second.bytes) return false;
-    found = next->second;
-  }
+  if (!find(at, &found)) return false;
   if (found.owner == this || found.use != Use::device) return true;
   // Copies between devices need no more; where the two reach each other they don't go by way of the host.
   int able = 0;

@@ -181,6 +181,12 @@ CUDA = Choice(
     "Whose driver CUDA devices are opened with: NVIDIA's (auto), or hcq.cudacpu, which runs CUDA on the CPU (cpu).",
 )
 CUDA_POOL = Size("HCQ_CUDA_POOL", 256 << 20, "Bytes of freed memory that the pool of a CUDA device keeps.")
+CUDA_FILE = Choice(
+    "HCQ_CUDA_FILE",
+    "auto",
+    ("auto", "on", "off"),
+    "Whether cuFile reads files to CUDA's memory: where that goes past the host (auto), wherever it works, or never.",
+)
 CUDACPU_DEVICES = Count("HCQ_CUDACPU_DEVICES", 1, "Devices that the CUDA driver on the CPU (docs/cudacpu.md) shows.")
 CUDACPU_CC = Text("HCQ_CUDACPU_CC", "8.6", "Compute capability of its devices; PTX for a later one is refused.")
 CUDACPU_MEMORY = Size("HCQ_CUDACPU_MEMORY", 0, "Memory of each of its devices; 0 is half of the machine's.")

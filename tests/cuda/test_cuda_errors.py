@@ -147,6 +147,7 @@ def test_a_device_that_is_full_says_so_and_goes_on():
     assert run(SHORT, HCQ_CUDACPU_MEMORY="64M") == ["done"]
 
 
+@pytest.mark.thorough  # a process of its own
 def test_a_misaligned_access_loses_the_device_with_the_kernels_name():
     assert run(MISALIGNED, HCQ_CUDACPU_CHECK="1") == ["f True", "done"]
 

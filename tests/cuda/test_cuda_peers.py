@@ -83,6 +83,12 @@ def run(code, **environment):
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize(("peers", "told"), [("1", "('CUDA:1',) ('CUDA',)"), ("0", "() ()")])
+@pytest.mark.parametrize(
+    ("peers", "told"),
+    [
+        pytest.param("1", "('CUDA:1',) ('CUDA',)", marks=pytest.mark.thorough),  # as the conformance suite has them
+        ("0", "() ()"),
+    ],
+)
 def test_two_devices_copy_to_each_other_with_and_without_peer_access(peers, told):
     assert run(PROGRAM, HCQ_CUDACPU_PEERS=peers) == [told, "done"]

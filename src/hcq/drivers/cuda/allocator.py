@@ -1,13 +1,18 @@
 """The CUDA device's allocator: the device's memory from a pool, the host's page-locked.
 
-What does not live here: calling the driver (native/cuda/memory.cpp), and how copies get into queues (the base).
+What does not live here: calling the driver (native/cuda/memory.cpp), cuFile (files), and how copies get into queues
+(the base).
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
+from hcq.drivers.cuda import files
+from hcq.queues import profile
 from hcq.queues.allocator import HCQAllocator, HCQBuffer
+from hcq.runtime import watch
 
 if TYPE_CHECKING:
     from hcq.drivers.cuda.device import CUDADevice
@@ -44,6 +49,27 @@ class CUDAAllocator(HCQAllocator):
             raise NotImplementedError(
                 f"{self.device.dname} reaches memory of CUDA devices, and page-locked host memory"
             )
+
+    def copy_from_disk(self, dest: Any, src: Any, size: int) -> None:
+        """As HCQAllocator's; cuFile reads straight into the device's memory where that goes past the host (files)."""
+        device = self.device
+        reader = files.reader(device, src, size) if 0 <= size <= dest.size else None
+        if reader is None or not device.native.on_device(dest.va_addr):
+            super().copy_from_disk(dest, src, size)
+            return
+        if watch.active:
+            watch.host_write(dest, 0, size)
+        device.synchronize()
+        began = time.perf_counter_ns()
+        with device.at_memory():
+            done, error = reader.read(device.native, dest.va_addr, size, src.offset)
+        if error:
+            files.give_up(src, error)
+            super().copy_from_disk(dest, src, size)
+            return
+        if done < size:
+            raise EOFError(f"{src!r} ends after {done} bytes: {size} were to be read")
+        profile.host_copy(device, f"DISK -> {device.dname}", began, size)
 
     def _within(self, device: Any, dest: Any, src: Any, size: int, stream: Any) -> None:
         device.enqueue_copy(dest.va_addr, src.va_addr, size, stream)  # overlapping ranges: as if read first
