@@ -251,6 +251,33 @@ def test_memory_beyond_the_largest_buffer_is_out_of_memory(gpu):
         hcq.empty(gpu.limits.max_buffer_bytes + 1, hcq.dtypes.uint8, "GPU")
 
 
+@pytest.mark.parametrize("image", [None, "(hcq.f32, (8192, 8192, 4))"])
+def test_memory_that_the_system_does_not_give_is_out_of_memory(gpu, image):
+    """A real refusal: the process may have no more address space. The device goes on."""
+    if image and gpu.images is None:
+        pytest.skip("GPU: this OpenCL device has no images")
+    size = 8192 * 8192 * 4
+    if size * 4 > gpu.limits.max_buffer_bytes:
+        pytest.skip(f"GPU: this OpenCL device gives {gpu.limits.max_buffer_bytes} bytes at once")
+    code = f"""
+    import resource
+    import hcq
+    x = hcq.zeros(64, hcq.f32, "GPU")
+    program = hcq.Device["GPU"].program("scale", {SCALE!r})
+    program(x, x, vals=(2.0, 1), global_size=(64, 1, 1), wait=True)
+    with open("/proc/self/statm") as told:
+        used = int(told.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (300 << 20),) * 2)
+    try:
+        hcq.Buffer("GPU", {size}, hcq.f32, options=hcq.BufferOptions(image={image})).allocate()
+    except hcq.errors.OutOfMemory as error:
+        print(error.asked, "OpenCL gives no" in str(error))
+    program(x, x, vals=(2.0, 1), global_size=(64, 1, 1))
+    print(x.numpy()[0])
+    """
+    assert in_process(code).split() == [str(4 * size), "True", "3.0"]
+
+
 def test_the_memory_limit_is_kept(gpu, monkeypatch):
     hcq.Device.close("GPU")
     monkeypatch.setenv("HCQ_MEMORY_LIMIT", "1M")

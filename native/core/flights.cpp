@@ -150,6 +150,8 @@ void land(Queue* q, bool failed) {
     } else if (x.header()->type == PacketType::signal) {
       if (__builtin_expect(recording() != 0, 0)) record_order(q, RecordKind::signal, p->signal, p->value);
       signal_set(*p->signal->memory, p->value);
+    } else if (x.followed && __builtin_expect(recording() != 0, 0)) {
+      record_order(q, RecordKind::wait, p->signal, p->value);
     }
   }
   uint64_t position = x.position;

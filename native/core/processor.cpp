@@ -40,9 +40,12 @@ Did run_packet(Queue* q, bool helper, uint64_t deadline) {
       Reached r = signal_reached(*p->signal->memory, value);
       if (own && r == Reached::failed)  // its own dropped submit was reported already; its device goes on
         r = p->signal->memory->value.load(std::memory_order_acquire) >= value ? Reached::yes : Reached::no;
-      if (r == Reached::no && q->flights &&
-          (flights_promise(q, p->signal, value) || flights_follow(q, p->signal, value)))
-        r = Reached::yes;
+      bool follows = false;  // recorded once the lane has come past it, behind what sets the signal
+      if (r == Reached::no && q->flights) {
+        bool promised = flights_promise(q, p->signal, value);
+        follows = !promised && flights_follow(q, p->signal, value);
+        if (promised || follows) r = Reached::yes;
+      }
       if (r == Reached::no) return wait_for(q, p->signal, value, own);
       if (r == Reached::failed) {
         if (in_flight(q)) return Did::full;  // what is dropped fails after what came before it
@@ -50,7 +53,7 @@ Did run_packet(Queue* q, bool helper, uint64_t deadline) {
         q->dropping = error;
         q->device->reported.store(error, std::memory_order_release);  // told by the next synchronize
       }
-      if (__builtin_expect(recording() != 0, 0)) record_order(q, RecordKind::wait, p->signal, value);
+      if (__builtin_expect(recording() != 0, 0) && !follows) record_order(q, RecordKind::wait, p->signal, value);
       break;
     }
     case PacketType::timestamp: {

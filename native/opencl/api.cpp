@@ -103,6 +103,8 @@ bool fail(const std::string& function, Status status) {
   with("clEnqueueReadImage", &Api::clEnqueueReadImage, Refusal<&Api::clEnqueueReadImage>::answer);
   with("clEnqueueWriteImage", &Api::clEnqueueWriteImage, Refusal<&Api::clEnqueueWriteImage>::answer);
   with("clEnqueueCopyImage", &Api::clEnqueueCopyImage, Refusal<&Api::clEnqueueCopyImage>::answer);
+  with("clEnqueueMarkerWithWaitList", &Api::clEnqueueMarkerWithWaitList,
+       Refusal<&Api::clEnqueueMarkerWithWaitList>::answer);
   with("clGetEventInfo", &Api::clGetEventInfo, state_of_failed);
   return known;
 }
@@ -120,8 +122,9 @@ bool load(const char* library, std::string* error) {
                HCQ_FIND(clReleaseKernel) && HCQ_FIND(clSetKernelArg) && HCQ_FIND(clSetKernelArgSVMPointer) &&
                HCQ_FIND(clEnqueueNDRangeKernel) && HCQ_FIND(clEnqueueSVMMemcpy) && HCQ_FIND(clFlush) &&
                HCQ_FIND(clGetEventInfo) && HCQ_FIND(clGetEventProfilingInfo) && HCQ_FIND(clSetEventCallback) &&
-               HCQ_FIND(clReleaseEvent) && HCQ_FIND(clCreateImage) && HCQ_FIND(clReleaseMemObject) &&
-               HCQ_FIND(clEnqueueReadImage) && HCQ_FIND(clEnqueueWriteImage) && HCQ_FIND(clEnqueueCopyImage);
+               HCQ_FIND(clReleaseEvent) && HCQ_FIND(clEnqueueMarkerWithWaitList) && HCQ_FIND(clCreateImage) &&
+               HCQ_FIND(clReleaseMemObject) && HCQ_FIND(clEnqueueReadImage) && HCQ_FIND(clEnqueueWriteImage) &&
+               HCQ_FIND(clEnqueueCopyImage);
 #undef HCQ_FIND
   if (found) g_api = a;
   return found;

@@ -42,6 +42,7 @@ struct Api {
                                    Handle* event);
   Status (*clEnqueueSVMMemcpy)(Handle queue, uint32_t blocking, void* destination, const void* source, size_t bytes,
                                uint32_t waits, const Handle* wait_list, Handle* event);
+  Status (*clEnqueueMarkerWithWaitList)(Handle queue, uint32_t waits, const Handle* wait_list, Handle* event);
   Status (*clFlush)(Handle queue);
   Handle (*clCreateImage)(Handle context, uint64_t flags, const ImageFormat*, const ImageShape*, void* host, Status*);
   Status (*clReleaseMemObject)(Handle);

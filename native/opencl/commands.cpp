@@ -170,8 +170,19 @@ void leave(void* context) {
   delete c;
 }
 
-constexpr Interface kInterface = {open, close, exec,  copy,    flush,   over,  times,
-                                  tell, drop,  leave, nullptr, nullptr, false, nullptr};
+// A marker of an in-order queue: what is given after it waits with it. Whose command it is was flushed by then, as
+// OpenCL asks for: nobody else has that one's step lock while something is not.
+bool follow(void* lane, const Command& other, Command* out, std::string* error) {
+  Handle theirs = other.event;
+  if (failed(api().clEnqueueMarkerWithWaitList(queue_of(lane), 1, &theirs, &out->event), "clEnqueueMarkerWithWaitList",
+             error))
+    return false;
+  g_held.events.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+constexpr Interface kInterface = {open, close, exec,  copy,    flush,  over,  times,
+                                  tell, drop,  leave, nullptr, follow, false, nullptr};
 }  // namespace
 
 const Interface& interface() { return kInterface; }

@@ -77,7 +77,7 @@ def test_explicit_queues_are_recorded_bound_ones_too(dev, kernels):
 
 
 @promise("profile.flows")
-@needs("queues", "host_memory", "compiles")
+@needs("queues", "compiles")
 def test_flows_lead_across_queues(dev, kernels):
     a, b, done = filled(dev, range(100)), filled(dev, range(100)), dev.signal_t()
     kernargs = kernels.nothing.fill_kernargs([])
