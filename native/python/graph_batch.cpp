@@ -2,6 +2,8 @@
 // sequences than tuples) is declined: hcq.graph.changes does it then, or says what is wrong.
 #include "python/graph_batch.hpp"
 
+#include <utility>
+
 #include "memory/memory.hpp"
 
 namespace hcq {
@@ -105,7 +107,7 @@ Gathered gather_one(Batch* b, PyObject* place, PyObject* value) {
   if (!pack_value(*c->program, c->buffers, position, value, &packed) || is_structure(*c, position)) return declined();
   b->changes.emplace_back(What::one, static_cast<uint32_t>(node));
   b->changes.back().position = static_cast<uint32_t>(position);
-  b->changes.back().value = packed;
+  b->changes.back().value = std::move(packed);
   return note(b, &b->changes.back(), place, value, nullptr) ? Gathered::yes : Gathered::failed;
 }
 
@@ -121,7 +123,7 @@ Gathered gather_named(Batch* b, PyObject* name, PyObject* value) {
     PackedValue packed;
     if (s.structure || !pack_value(*s.program, s.buffers, s.position, value, &packed)) return declined();
     b->changes.emplace_back(What::slot, slot);
-    b->changes.back().value = packed;
+    b->changes.back().value = std::move(packed);
     if (!i && !note(b, &b->changes.back(), name, value, nullptr)) return Gathered::failed;
   }
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(places); ++i) {

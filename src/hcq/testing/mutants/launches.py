@@ -80,6 +80,16 @@ def prepare_checks_nothing() -> Context:
     return patch.object(NullProgram, "prepare", lambda self, *bufs, **options: lambda: None)
 
 
+@breaks("launch.any_dtype", "test_a_buffer_is_given_as_its_bytes_whatever_it_holds")
+def buffers_of_floats_are_refused() -> Context:
+    def launch(program: Any, *bufs: Any, **options: Any) -> Any:
+        if any(getattr(buf, "dtype", hcq.i32) not in (hcq.i32, hcq.u8) for buf in bufs):
+            raise LaunchError("the kernel has a pointer to int")
+        return program(*bufs, **options)
+
+    return launches(launch)
+
+
 @breaks("launch.local_memory", "test_a_program_is_given_local_memory_or_refuses_it")
 def local_memory_is_promised_and_not_given() -> Context:
     def give(program: Any, nbytes: Any) -> Any:

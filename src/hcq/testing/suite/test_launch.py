@@ -281,6 +281,19 @@ def test_what_is_no_allocated_buffer_is_refused(dev, kernels):
     assert read(out).tolist() == [0]
 
 
+@promise("launch.any_dtype")
+@needs("compiles")
+@pytest.mark.parametrize("dtype", [hcq.f32, hcq.u8, hcq.f64, hcq.dtypes.float8_e5m2])
+def test_a_buffer_is_given_as_its_bytes_whatever_it_holds(dev, kernels, dtype):
+    known = "increment" in kernels._driver.kernels
+    out = hcq.Buffer(dev.dname, 8 // dtype.itemsize, dtype).allocate()
+    out.copyin(np.array([41, 7], I32).view(np.uint8))
+    (kernels.increment if known else kernels.nothing)(out)
+    dev.synchronize()
+    if known:
+        assert read(out, I32).tolist() == [42, 7]
+
+
 @promise("launch.foreign")
 @needs("computes", "queues")
 def test_a_buffer_of_another_kind_of_device_is_refused(dev, kernels):
