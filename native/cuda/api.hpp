@@ -122,6 +122,7 @@ constexpr int kUnified = 4;
   X(module_load, cuModuleLoadDataEx, (Handle*, const void*, unsigned, int*, void**))                \
   X(module_unload, cuModuleUnload, (Handle))                                                        \
   X(module_function, cuModuleGetFunction, (Handle*, Handle, const char*))                           \
+  X(module_global, cuModuleGetGlobal_v2, (Address*, size_t*, Handle, const char*))                  \
   X(function_attribute, cuFuncGetAttribute, (int*, int, Handle))                                    \
   X(function_set, cuFuncSetAttribute, (Handle, int, int))                                           \
   X(groups_at_a_time, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, Handle, int, size_t))     \

@@ -190,6 +190,12 @@ void bind(nb::module_& m) {
           },
           nb::arg("symbol"), "Bytes of local memory that a kernel declares, a group. RuntimeError where it is missing.")
       .def(
+          "variable",
+          [](const Module& module, const std::string& symbol) {
+            return without_gil([&] { return variable_of(module, symbol); });
+          },
+          nb::arg("symbol"), "Address and bytes of a variable; (0, 0): there is none of that name.")
+      .def(
           "kernels", [](const Module& module) { return without_gil([&] { return kernels_of(module); }); },
           "The names of its kernels. RuntimeError where the driver is too old to say.")
       .def(

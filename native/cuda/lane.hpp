@@ -2,6 +2,8 @@
 #pragma once
 #include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/interface.hpp"
@@ -43,6 +45,8 @@ uint32_t declared_local(const Module& module, const std::string& symbol);
 // What an image says of itself, from CUDA 12.4 on: its kernels, and the sizes of one's parameters. Throws Failure.
 std::vector<std::string> kernels_of(const Module& module);
 std::vector<uint32_t> parameters_of(const Module& module, const std::string& symbol);
+// Where a variable of an image is and how many bytes it has; none where there is no such. Throws Failure.
+std::pair<Address, size_t> variable_of(const Module& module, const std::string& symbol);
 // Lets a function have so much local memory beside that; what it was let have before it keeps. Throws Failure.
 void allow_local(Module& module, Handle function, uint32_t bytes);
 

@@ -67,6 +67,16 @@ uint64_t groups_at_a_time(const Kernel& kernel, const uint32_t items[3]) {
   return static_cast<uint64_t>(each) * static_cast<uint64_t>(context.facts().multiprocessors);
 }
 
+std::pair<Address, size_t> variable_of(const Module& module, const std::string& symbol) {
+  Current current(*module.context);
+  Address at = 0;
+  size_t bytes = 0;
+  Result result = api().module_global(&at, &bytes, module.module, symbol.c_str());
+  if (result == kNotFound) return {0, 0};
+  check("cuModuleGetGlobal", result);
+  return {at, bytes};
+}
+
 std::vector<std::string> kernels_of(const Module& module) {
   Current current(*module.context);
   if (!api().module_count || !api().module_functions || !api().function_name) throw Failure{kNotSupported, kTooOld};

@@ -5,13 +5,14 @@ What does not live here: what a library is (compiler), passing arguments (native
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from hcq import _native
+from hcq import _native, dtypes
 from hcq.drivers.cuda.compiler import Kernel, read_library
 from hcq.errors import InvalidProgram, LaunchError, OutOfMemory
 from hcq.queues.launch import VALUE_TYPES
 from hcq.queues.native import InterfaceProgram
+from hcq.runtime.buffer import Buffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,6 +61,28 @@ class CUDAProgram(_native.Program, InterfaceProgram):
 
     def __init__(self, dev: CUDADevice, name: str, lib: bytes) -> None:
         """`__new__` has done everything."""
+
+    def symbol(self, name: str, dtype: Any = dtypes.uint8) -> Buffer:
+        """A variable of the library, __constant__ or __device__, as a buffer over its memory, with elements of `dtype`.
+
+        `name` is the symbol's: a variable outside of namespaces has its plain one. Each program that a library is
+        loaded for has variables of its own, which those made of it (with_local_memory, cooperative) share. The buffer
+        keeps the program loaded. Raises InvalidProgram where there is none of that name, ValueError where its size is
+        no multiple of an element's.
+        """
+        dev = self.device
+        dev.check_usable()
+        try:
+            address, size = self._loaded.module.variable(name)
+        except RuntimeError:
+            dev.raise_if_lost()
+            raise
+        if not size:
+            raise InvalidProgram(f"{self.name}: the library has no variable {name!r} (those not used may be left out)")
+        each = dtypes.itemsize(dtype)
+        if size % each:
+            raise ValueError(f"{name} has {size} bytes: no multiple of the {each} of {dtype}")
+        return Buffer(dev.dname, size // each, dtype, opaque=_Variable(self, address, size))
 
     @classmethod
     def _of(cls, dev: CUDADevice, name: str, loaded: _Loaded, local_memory: int = 0, together: bool = False) -> Self:
@@ -115,6 +138,14 @@ class CUDAProgram(_native.Program, InterfaceProgram):
         if hasattr(self, "source"):
             made.source = self.source
         return made
+
+
+class _Variable(_native.HCQBuffer):
+    """A variable's memory, which is there as long as its program."""
+
+    def __init__(self, program: CUDAProgram, address: int, size: int) -> None:
+        super().__init__(address, size)
+        self.program = program
 
 
 def _told(module: _native.CudaModule, name: str) -> Kernel:
