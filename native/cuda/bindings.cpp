@@ -227,9 +227,9 @@ void bind(nb::module_& m) {
       "cuda_file_facts",
       [] {
         FileFacts f = without_gil([] { return cufile_facts(); });
-        return std::make_tuple(f.major, f.minor, f.systems, f.features);
+        return std::make_tuple(f.major, f.minor, f.systems);
       },
-      "The version of nvidia-fs (0, 0: it isn't loaded), bits of the file systems it supports, and of its features.");
+      "The version of nvidia-fs (0, 0: it isn't in use), and bits of the file systems that it supports.");
   m.def("cuda_file_system", file_system, nb::arg("descriptor"), "The magic number of an open file's file system.");
   nb::class_<KnownFile>(m, "CudaFile", "A file that cuFile knows. Owns its descriptor.")
       .def(

@@ -84,7 +84,7 @@ std::string load_cufile(const std::vector<std::string>& names) {
 FileFacts cufile_facts() {
   Properties p{};
   if (g_library.properties(&p).error) return {};
-  return {p.major, p.minor, p.systems, p.features};
+  return {p.major, p.minor, p.systems};
 }
 
 unsigned long file_system(int descriptor) {

@@ -10,8 +10,8 @@
 namespace hcq::cuda {
 
 struct FileFacts {
-  unsigned major, minor;       // of the kernel module nvidia-fs; 0 and 0: it isn't loaded
-  unsigned systems, features;  // bits of CUfileDriverStatusFlags and CUfileFeatureFlags
+  unsigned major, minor;  // of the kernel module nvidia-fs; 0 and 0: it isn't in use
+  unsigned systems;       // bits of CUfileDriverStatusFlags
 };
 
 // Loads the library by the first of these names that is there, and starts it; once a process. Returns why it can't be

@@ -134,9 +134,11 @@ def test_what_cufile_cannot_do_goes_by_page_locked_memory_with_the_reason_in_the
     assert len([call for call in calls if call.startswith("read")]) == (2 if "FAKE_READ" in environment else 0)
 
 
-def test_it_is_chosen_where_it_goes_past_the_host():
-    assert files.past_the_host(2, 20, 1 << 4, 0) == ""
-    assert files.past_the_host(0, 0, 0, 1 << 4) == "", "by PCI's own peer access, without the kernel module"
-    assert "nvidia-fs is not loaded" in files.past_the_host(0, 0, 1 << 4, 0)
-    assert "no file system" in files.past_the_host(2, 20, 0, 0)
+def test_it_is_chosen_where_it_goes_past_the_host(monkeypatch):
+    assert files.past_the_host(2, 20, 1 << 4) == ""
+    assert "nvidia-fs is not in use" in files.past_the_host(0, 0, 1 << 4)
+    assert "no file system" in files.past_the_host(2, 20, 0)
     assert files.why_not("auto", on_cpu=True)
+    if not os.path.exists("/sys/module/nvidia_fs"):
+        monkeypatch.setattr(files._native, "cuda_load_cufile", None)  # a library that isn't to be loaded
+        assert "nvidia-fs is not in use" in files.why_not("auto", on_cpu=False)

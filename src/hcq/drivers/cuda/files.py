@@ -30,7 +30,8 @@ _SYSTEMS = {
     0x47504653: "GPFS",
     0x19830326: "BeeGFS",
 }
-_PEER_TO_PEER = 1 << 4  # of CUfileFeatureFlags: without the kernel module
+_MODULE = "/sys/module/nvidia_fs"
+_AROUND = "the kernel module nvidia-fs is not in use, without which cuFile copies by way of the host"
 _MEANINGS = {
     5001: "nvidia-fs is not loaded",
     5004: "nvidia-fs is of another version",
@@ -75,17 +76,19 @@ def why_not(mode: str, on_cpu: bool) -> str:
     """Why cuFile isn't to be used for any file; "" where it is."""
     if mode == "auto" and on_cpu:
         return "hcq.cudacpu's memory is the host's"
+    if mode == "auto" and not os.path.exists(_MODULE):  # looked at first: cuFile has threads and a log of its own
+        return _AROUND
     reason = _native.cuda_load_cufile([*_NAMES, *_in_wheels()])
     if reason:
         return reason
     return "" if mode == "on" else past_the_host(*_native.cuda_file_facts())
 
 
-def past_the_host(major: int, minor: int, systems: int, features: int) -> str:
+def past_the_host(major: int, minor: int, systems: int) -> str:
     """Why cuFile would itself copy by way of the host, one piece after the other, which the ring does better."""
-    if (major, minor) == (0, 0) and not features & _PEER_TO_PEER:
-        return "the kernel module nvidia-fs is not loaded, so that cuFile would copy by way of the host"
-    return "" if systems or features & _PEER_TO_PEER else "nvidia-fs supports no file system here"
+    if (major, minor) == (0, 0):
+        return _AROUND
+    return "" if systems else "nvidia-fs supports no file system here"
 
 
 def meaning(error: int) -> str:
