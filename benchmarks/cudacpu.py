@@ -10,10 +10,23 @@ ROWS: tuple[Row, ...] = (
     Row(
         "cudacpu.product",
         "cudacpu",
-        f"CUDA on the CPU: f32 matrix product of {_SIDE}, tiles in shared memory",
+        f"CUDA on the CPU: f32 matrix product of {_SIDE}, tiles of 32",
         "GFLOP/s",
         (
             Entry("cudacpu", "product", "", {"size": _SIDE}),
+            Entry("numpy", "product", "BLAS", {"size": _SIDE}),
+        ),
+        Budget("0.4 of NumPy", 2.5, "BLAS"),
+        size=2 * _SIDE**3,
+        most=50,
+    ),
+    Row(
+        "cudacpu.product16",
+        "cudacpu",
+        f"CUDA on the CPU: f32 matrix product of {_SIDE}, tiles of 16",
+        "GFLOP/s",
+        (
+            Entry("cudacpu", "product", "", {"size": _SIDE, "tile": 16}),
             Entry("numpy", "product", "BLAS", {"size": _SIDE}),
         ),
         Budget("0.4 of NumPy", 2.5, "BLAS"),
@@ -29,6 +42,16 @@ ROWS: tuple[Row, ...] = (
         Budget("1 ns", 1e-9),
         most=20,
         note="With the store to shared memory and the load from it that stand between two barriers; on all cores.",
+    ),
+    Row(
+        "cudacpu.barrier.once",
+        "cudacpu",
+        "CUDA on the CPU: a barrier, a thread, in blocks of 32 that have two",
+        "ns",
+        (Entry("cudacpu", "barrier", "", {"block": 32, "rounds": 1, "blocks": 4096}),),
+        Budget("1 ns", 1e-9),
+        most=20,
+        note="With all that a block costs beside.",
     ),
     Row(
         "cudacpu.launch",

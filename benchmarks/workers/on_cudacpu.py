@@ -63,19 +63,19 @@ def launch(n: int) -> float:
 
 
 @bench
-def product(n: int, size: int) -> float:
-    """A matrix product in tiles of 32, as in the programming guide."""
+def product(n: int, size: int, tile: int = 32) -> float:
+    """A matrix product in tiles, as in the programming guide."""
     a, b = (np.random.default_rng(seed).random((size, size), np.float32) for seed in (1, 2))
     c = np.zeros((size, size), np.float32)
-    took = launched(n, "product", (size // 32, size // 32), (32, 32), a, b, c, size)
+    name = "product" if tile == 32 else f"product{tile}"
+    took = launched(n, name, (size // tile, size // tile), (tile, tile), a, b, c, size)
     expect("the product", bool(np.allclose(c, a @ b, rtol=1e-4)), True)
     return took
 
 
 @bench
-def barrier(n: int, block: int) -> float:
+def barrier(n: int, block: int, rounds: int = 500, blocks: int = 64) -> float:
     """One barrier, a thread, in a kernel that has two in each round of a loop, and an access of shared memory each."""
-    rounds, blocks = 500, 64
     out = np.zeros(blocks * block, np.int32)
     took = launched(n, "barriers", (blocks, 1), (block, 1), out, rounds)
     neighbours = (np.arange(block) + 1) % block

@@ -349,3 +349,34 @@ def check_shuffles_by_constants_and_votes():
     """
     for block, n in ((32, 0), (33, 0), (77, 3), (256, 5)):
         both(body, 2, block, n)
+
+
+def check_barriers_that_count():
+    # The last one decides for all threads how often they go round.
+    body = """
+      ld.global.u32 %r20, [%d4];
+      mov.u32 %r21, 200;
+      and.b32 %r22, %r20, 7;
+      setp.lt.u32 %p1, %r22, %r0;
+      @%p1 bra GONE;
+    LOOP:
+      and.b32 %r23, %r20, 0xff;
+      setp.gt.u32 %p2, %r23, %r21;
+      bar.red.popc.u32 %r24, 0, %p2;
+      bar.red.and.pred %p3, 0, !%p2;
+      st.shared.u32 [%r7], %r20;
+      bar.sync 0;
+      mad.lo.u32 %r20, %r20, 31, %r24;
+      @%p3 add.u32 %r20, %r20, 1;
+      add.u32 %r21, %r21, 11;
+      setp.lt.u32 %p4, %r21, 250;
+      and.pred %p5, %p2, %p4;
+      bar.red.or.pred %p4, 0, %p5;
+      @%p4 bra LOOP;
+      mad.lo.u32 %r20, %r24, 65537, %r20;
+      st.global.u32 [%d2], %r20;
+    GONE:
+      ret;
+    """
+    for block, n in ((32, 0), (33, 0), (77, 3), (256, 5)):
+        both(body, 2, block, n)

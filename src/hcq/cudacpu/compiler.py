@@ -31,7 +31,7 @@ logger = logging.getLogger("hcq")
 
 _REVISION = "3"  # raised when the object made from the same LLVM IR changes
 _REGISTERS = 32  # what hardware would use isn't known here; with this many any block fits
-_AT_ONCE = 8  # kernels that are compiled when their module is loaded; of more, each is when it is asked for
+_AT_ONCE = 1  # kernels that are compiled when their module is loaded; of more, each is when it is asked for
 _SEPARATOR = "\0"  # between the texts of a module that was linked; PTX has none
 
 

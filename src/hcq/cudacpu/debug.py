@@ -21,6 +21,10 @@ _CALLED = re.compile(r' call .*?(@"[^"]*"|@[-\w$.]+)\(')
 _ROW = struct.Struct("<II")
 
 
+# Instructions that LLVM makes no access of.
+_SILENT = {"br", "switch", "ret", "unreachable", "getelementptr", "phi", "inttoptr", "ptrtoint", "extractvalue"}
+
+
 class Table(NamedTuple):
     """`rows` are pairs of 32 bits: from which byte of the code on, which line; the last one ends it. The code's byte
     `offset` is where `symbol` is; no symbol: nothing is known."""
@@ -28,6 +32,16 @@ class Table(NamedTuple):
     symbol: str
     offset: int
     rows: bytes
+
+
+def tells(instruction: str, slots: set[str]) -> bool:
+    """Whether an instruction may access memory of the program, or LLVM may put an access in it: then its line is told.
+    Slots on the stack are no such memory."""
+    head, _, rest = instruction.partition(" = ")
+    operation = (rest or head).split(" ", 1)[0]
+    if operation in ("load", "store"):
+        return instruction.rpartition(", ptr ")[2].partition(",")[0] not in slots
+    return operation not in _SILENT and "@hcq." not in instruction and "@llvm.coro" not in instruction
 
 
 def with_lines(llvm_ir: str) -> str:

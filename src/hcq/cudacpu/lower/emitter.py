@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
+from hcq.cudacpu import debug
 from hcq.cudacpu.abi import Op, Thread
 from hcq.cudacpu.lower import checks, modifiers, registry
 from hcq.cudacpu.lower.forms.uniform import LANES
@@ -38,21 +39,6 @@ if TYPE_CHECKING:
     from hcq.cudacpu.lower.forms.kernel_memory import KernelMemory
     from hcq.cudacpu.lower.forms.lanes import Lanes
     from hcq.cudacpu.lower.module import Unit
-
-
-# Instructions that LLVM makes no access of.
-_SILENT = {
-    "br",
-    "switch",
-    "ret",
-    "unreachable",
-    "getelementptr",
-    "phi",
-    "inttoptr",
-    "ptrtoint",
-    "extractvalue",
-    "fence",
-}
 
 
 class Emitter:
@@ -86,17 +72,8 @@ class Emitter:
         """Write an instruction without a result."""
         if not self._open:
             self.place(self.label("dead"))
-        mark = self.unit.mark(self.line) if self.line and self._tells(text) else ""
+        mark = self.unit.mark(self.line) if self.line and debug.tells(text, self._slot_names) else ""
         self._lines.append(f"  {text}{mark}")
-
-    def _tells(self, text: str) -> bool:
-        """Whether an instruction may access memory of the program, or LLVM may put an access into it: then its line is
-        told. Slots are no such memory."""
-        head, _, rest = text.partition(" = ")
-        operation = (rest or head).split(" ", 1)[0]
-        if operation in ("load", "store"):
-            return text.rpartition(", ptr ")[2].partition(",")[0] not in self._slot_names
-        return operation not in _SILENT and "@hcq." not in text and "@llvm.coro" not in text
 
     def number(self) -> int:
         """A number that was not used in this function before."""

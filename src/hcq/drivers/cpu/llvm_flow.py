@@ -43,7 +43,7 @@ def same(i: Instruction) -> bool:
 
 def once(i: Instruction) -> bool:
     """A call that a group makes once where its items come to it together; whoever wrote the module promises that it may
-    be made by any number of them, one after the other."""
+    be made by any number of them, one after the other, and gives all the same."""
     return i.op == "call" and "!hcq.once" in i.text
 
 
@@ -124,7 +124,7 @@ class Variation:
     def __init__(
         self, pieces: list[Piece], follow: list[list[int]], definitions: dict[int, Instruction], headers: set[int]
     ) -> None:
-        self.values = {value for value, i in definitions.items() if i.op != "phi" and not pure(i)}
+        self.values = {value for value, i in definitions.items() if i.op != "phi" and not pure(i) and not once(i)}
         self.pieces: set[int] = set()
         self.staying = _before_stops(pieces, follow, headers)
         together = [[w for w in ways if (w in self.staying) == (n in self.staying)] for n, ways in enumerate(follow)]

@@ -150,6 +150,14 @@ def is_whole_barrier(i: Instruction) -> bool:
     return isinstance(number, Immediate) and number.value == 0
 
 
+def is_whole_vote(i: Instruction) -> bool:
+    """Whether it is the barrier 0 for all threads of a block, which counts predicates."""
+    if i.opcode not in ("bar", "barrier") or not i.has("red") or i.has("cluster") or len(i.operands) != 3:
+        return False
+    number = i.operands[1]
+    return isinstance(number, Immediate) and number.value == 0
+
+
 def _spread_waits(module: Module, facts: dict[str, Facts]) -> None:
     """Find the loops that wait through functions which look."""
     looking = {name for name in facts if any(facts[x].looks for x in (name, *_reached(facts, name)) if x in facts)}

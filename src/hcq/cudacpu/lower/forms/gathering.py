@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hcq.cudacpu.lower.forms.analysis import is_whole_barrier, registers_in
+from hcq.cudacpu.lower.forms.analysis import is_whole_barrier, is_whole_vote, registers_in
 from hcq.cudacpu.lower.forms.uniform import LANES, Meetings, meetings, meets
 from hcq.cudacpu.ptx.nodes import Function, Immediate, Instruction, Label, Not, Operand, Register, Symbol
 
@@ -78,7 +78,7 @@ def _predicated(function: Function, start: int, end: int, label: str, count: int
         made += part
         run = []
         if isinstance(each, Instruction):
-            if is_whole_barrier(each) or (each.opcode not in LANES and each.guard is not None):
+            if is_whole_barrier(each) or is_whole_vote(each) or (each.opcode not in LANES and each.guard is not None):
                 return None
             if each.opcode not in LANES and each.opcode not in ("bar", "barrier"):
                 return None

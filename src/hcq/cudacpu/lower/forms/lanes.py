@@ -72,13 +72,8 @@ class Lanes:
     def vote(self, predicate: str, mask: str) -> tuple[str, str]:
         """Those who take part, and those of them whose predicate holds."""
         e = self._e
-        number = e.op(f"load i32, ptr {self._number}")
-        own = e.op(f"or i32 {e.op(f'shl i32 {number}, 1')}, {e.op(f'zext i1 {predicate} to i32')}")
-        if self.active:
-            own = e.op(f"select i1 {self.active}, i32 {own}, i32 0")
-        given, here, yes = (self._single(f"lanes.{each}") for each in ("votes", "here", "yes"))
-        linear = e.context.linear(e)
-        e.do(f"store i32 {own}, ptr addrspace(3) {_at(e, 'i32', given, linear)}, align 4")
+        number, given, linear = self._voted(predicate)
+        here, yes = self._single("lanes.here"), self._single("lanes.yes")
         e.unit.helper("lanes.vote", warp_functions.vote("lanes.vote"))
         self._once("lanes.vote", number, given, here, yes)
         e.do(f"store i32 {e.op(f'add i32 {number}, 1')}, ptr {self._number}")
@@ -86,6 +81,16 @@ class Lanes:
         members = e.op(f"and i32 {found[0]}, {mask}")
         members = e.op(f"or i32 {members}, {e.op(f'shl i32 1, {self._lane()}')}")
         return members, e.op(f"and i32 {found[1]}, {members}")
+
+    def vote_of_block(self, predicate: str) -> tuple[str, str]:
+        """How many threads come to it, and of how many of them the predicate holds."""
+        e = self._e
+        number, given, _ = self._voted(predicate)
+        e.declare("declare i32 @llvm.ctpop.i32(i32)")
+        e.unit.helper("lanes.count", warp_functions.count("lanes.count"))
+        both = self._once("lanes.count", number, given, result="i32")
+        e.do(f"store i32 {e.op(f'add i32 {number}, 1')}, ptr {self._number}")
+        return e.op(f"lshr i32 {both}, 16"), e.op(f"and i32 {both}, 65535")
 
     def same(self, type: str, value: str, mask: str) -> tuple[str, str]:
         """Those who take part, and those of them who gave the same value."""
@@ -146,6 +151,17 @@ class Lanes:
         numbers = self._all("i32", _at(e, "i32", told, e.op(f"and i32 {e.context.linear(e)}, -32")))
         return self._members(numbers, number, mask), row
 
+    def _voted(self, predicate: str) -> tuple[str, str, str]:
+        """Give a predicate, with the number of the operation; that, the array, and the thread's place in it."""
+        e = self._e
+        number = e.op(f"load i32, ptr {self._number}")
+        own = e.op(f"or i32 {e.op(f'shl i32 {number}, 1')}, {e.op(f'zext i1 {predicate} to i32')}")
+        if self.active:
+            own = e.op(f"select i1 {self.active}, i32 {own}, i32 0")
+        given, linear = self._single("lanes.votes"), e.context.linear(e)
+        e.do(f"store i32 {own}, ptr addrspace(3) {_at(e, 'i32', given, linear)}, align 4")
+        return number, given, linear
+
     def _permuted(self, value: str, lane: int, clamp: int, mode: int) -> tuple[str, str]:
         """A shuffle whose lane and clamp are constants."""
         e = self._e
@@ -166,13 +182,18 @@ class Lanes:
             return self._constants.get(operand.name)
         return operand.value if isinstance(operand, Immediate) and isinstance(operand.value, int) else None
 
-    def _once(self, name: str, number: str, *arrays: str) -> None:
-        """A function of the block that works on arrays, between two barriers."""
+    def _once(self, name: str, number: str, *arrays: str, result: str = "void") -> str:
+        """A function of the block that works on arrays, between two barriers; its result, the same for all threads."""
         e = self._e
         e.do("call void @hcq.barrier()")
         passed = [f"ptr {e.op(f'addrspacecast ptr addrspace(3) {each} to ptr')}" for each in arrays]
-        e.do(f"call void @{name}({', '.join(passed)}, i32 {number}, i32 {e.context.threads(e)}), !hcq.once !0")
+        passed += [f"i32 {number}", f"i32 {e.context.threads(e)}"]
+        call = f"call {result} @{name}({', '.join(passed)}), !hcq.once !0"
+        found = "" if result == "void" else e.op(call)
+        if not found:
+            e.do(call)
         e.do("call void @hcq.barrier()")
+        return found
 
     def _single(self, name: str) -> str:
         """An array that is written and read once between two barriers."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hcq.cudacpu.abi import Block, Grid, Thread
+from hcq.cudacpu.lower.forms.analysis import is_whole_vote
 from hcq.cudacpu.lower.forms.contexts import Context, load
 from hcq.cudacpu.lower.forms.lanes import Lanes
 from hcq.cudacpu.lower.forms.uniform import LANES, MATRICES
@@ -68,10 +69,12 @@ def region(e: Emitter, name: str, function: Function) -> str:
 
     e.declare("declare i32 @hcq.local_id(i32) nounwind willreturn memory(none)")
     e.declare("declare void @hcq.barrier() convergent nounwind")
-    opcodes = {each.opcode for each in function.body or () if isinstance(each, Instruction)}
-    if opcodes & (LANES | MATRICES):
+    instructions = [each for each in function.body or () if isinstance(each, Instruction)]
+    opcodes = {each.opcode for each in instructions}
+    votes = any(map(is_whole_vote, instructions))
+    if opcodes & (LANES | MATRICES) or votes:
         e.lanes = Lanes(e, function)
-        e.lanes.begin(bool(opcodes & LANES - {"shfl", "elect"}))
+        e.lanes.begin(votes or bool(opcodes & LANES - {"shfl", "elect"}))
     e.body(function.body or [])
     e.place(LEAVING)
     e.end("ret void")

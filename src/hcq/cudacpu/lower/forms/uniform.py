@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hcq.cudacpu.lower.forms.analysis import SUSPENDING, destinations, is_whole_barrier, registers_in
+from hcq.cudacpu.lower.forms.analysis import SUSPENDING, destinations, is_whole_barrier, is_whole_vote, registers_in
 from hcq.cudacpu.lower.forms.flow import Block, blocks_of, influenced, joins, reaching
 from hcq.cudacpu.ptx.nodes import Address, Function, Group, Instruction, Operand, Pair, Special, Symbol, Vector
 
@@ -27,6 +27,7 @@ def meets(instruction: Instruction) -> bool:
     return (
         instruction.opcode in LANES | MATRICES
         or is_whole_barrier(instruction)
+        or is_whole_vote(instruction)
         or instruction.modifiers[:2] == ("warp", "sync")
     )
 
@@ -96,6 +97,8 @@ def _differs(i: Instruction, varying: set[str], parted: bool, definitions: dict[
         return True
     if i.guard is not None and set(registers_in(i.guard)) & varying:
         return True
+    if is_whole_vote(i):
+        return False
     if any(name in varying for each in i.operands[1:] for name in registers_in(each)):
         return True
     if any(special.name.partition(".")[0] not in _SAME for each in i.operands[1:] for special in _specials(each)):

@@ -7,6 +7,22 @@ from __future__ import annotations
 Sources = tuple[tuple[int, bool], ...]
 
 _LANES = "<32 x i32>"
+# Of a warp's values: who gave the operation's number, and who of them said yes.
+_WHO = f"""  %numbers = lshr {_LANES} %values, splat (i32 1)
+  %wanted.first = insertelement {_LANES} poison, i32 %number, i32 0
+  %wanted = shufflevector {_LANES} %wanted.first, {_LANES} poison, {_LANES} zeroinitializer
+  %said = icmp eq {_LANES} %numbers, %wanted
+  %said.bits = bitcast <32 x i1> %said to i32
+  %left = sub i32 %threads, %first
+  %short = icmp ult i32 %left, 32
+  %rest = and i32 %left, 31
+  %above = shl i32 1, %rest
+  %some = sub i32 %above, 1
+  %existing = select i1 %short, i32 %some, i32 -1
+  %there = and i32 %said.bits, %existing
+  %yes.lanes = trunc {_LANES} %values to <32 x i1>
+  %yes.bits = bitcast <32 x i1> %yes.lanes to i32
+  %agree = and i32 %yes.bits, %there"""
 
 
 def sources(lane: int, clamp: int, mode: int) -> Sources:
@@ -35,21 +51,7 @@ def vote(name: str) -> str:
     """`void name(given, here, yes, number, threads)`: who gave 2 * number + 1 or 2 * number, and who the former."""
     return _function(name, ("given", "here", "yes"), f"""
   %values = load {_LANES}, ptr %given.at, align 64
-  %numbers = lshr {_LANES} %values, splat (i32 1)
-  %wanted.first = insertelement {_LANES} poison, i32 %number, i32 0
-  %wanted = shufflevector {_LANES} %wanted.first, {_LANES} poison, {_LANES} zeroinitializer
-  %said = icmp eq {_LANES} %numbers, %wanted
-  %said.bits = bitcast <32 x i1> %said to i32
-  %left = sub i32 %threads, %first
-  %short = icmp ult i32 %left, 32
-  %rest = and i32 %left, 31
-  %above = shl i32 1, %rest
-  %some = sub i32 %above, 1
-  %existing = select i1 %short, i32 %some, i32 -1
-  %there = and i32 %said.bits, %existing
-  %yes.lanes = trunc {_LANES} %values to <32 x i1>
-  %yes.bits = bitcast <32 x i1> %yes.lanes to i32
-  %agree = and i32 %yes.bits, %there
+{_WHO}
   %there.first = insertelement {_LANES} poison, i32 %there, i32 0
   %there.all = shufflevector {_LANES} %there.first, {_LANES} poison, {_LANES} zeroinitializer
   store {_LANES} %there.all, ptr %here.at, align 64
@@ -58,19 +60,33 @@ def vote(name: str) -> str:
   store {_LANES} %agree.all, ptr %yes.at, align 64""")  # fmt: skip
 
 
-def _function(name: str, arrays: tuple[str, ...], body: str) -> str:
+def count(name: str) -> str:
+    """`i32 name(given, number, threads)`: how many gave 2 * number + 1 or 2 * number, times 2**16, and how many the
+    former."""
+    return _function(name, ("given",), f"""
+  %values = load {_LANES}, ptr %given.at, align 64
+{_WHO}
+  %there.count = call i32 @llvm.ctpop.i32(i32 %there)
+  %there.upper = shl i32 %there.count, 16
+  %agree.count = call i32 @llvm.ctpop.i32(i32 %agree)
+  %both = or i32 %there.upper, %agree.count
+  %so.far = add i32 %sum, %both""", "%sum = phi i32 [ 0, %entry ], [ %so.far, %warp ]", "i32 %so.far")  # fmt: skip
+
+
+def _function(name: str, arrays: tuple[str, ...], body: str, kept: str = "", result: str = "void") -> str:
     parameters = ", ".join(f"ptr noalias %{each}" for each in arrays)
     addresses = "\n".join(f"  %{each}.at = getelementptr i32, ptr %{each}, i64 %at" for each in arrays)
-    return f"""define internal void @{name}({parameters}, i32 %number, i32 %threads) noinline #0 {{
+    return f"""define internal {result.split()[0]} @{name}({parameters}, i32 %number, i32 %threads) noinline #0 {{
 entry:
   br label %warp
 warp:
   %first = phi i32 [ 0, %entry ], [ %next, %warp ]
+  {kept}
   %at = zext i32 %first to i64
 {addresses}{body}
   %next = add nuw i32 %first, 32
   %more = icmp ult i32 %next, %threads
   br i1 %more, label %warp, label %end
 end:
-  ret void
+  ret {result}
 }}"""

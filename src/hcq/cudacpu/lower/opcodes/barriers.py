@@ -10,6 +10,7 @@ from hcq.cudacpu.ptx.nodes import Instruction, Operand
 
 if TYPE_CHECKING:
     from hcq.cudacpu.lower.emitter import Emitter
+    from hcq.cudacpu.lower.forms.lanes import Lanes
 
 CLUSTER = 16  # the number of the barrier of a cluster, which is one block here; programs have 0 to 15
 _REDUCTIONS = {"popc": 0, "and": 1, "or": 2}
@@ -17,7 +18,9 @@ _REDUCTIONS = {"popc": 0, "and": 1, "or": 2}
 
 @translates("bar", "barrier")
 def barrier(e: Emitter, i: Instruction) -> None:
-    if e.context.whole:  # there is nothing but whole barriers then, and those of warps that all reach
+    if e.lanes is not None and i.has("red"):
+        _vote(e, e.lanes, i)
+    elif e.context.whole:  # there is nothing but whole barriers then, and those of warps that all reach
         e.do("call void @hcq.barrier()")
     elif i.has("warp"):
         (mask,) = e.operands(i, 1)
@@ -33,6 +36,17 @@ def barrier(e: Emitter, i: Instruction) -> None:
     else:
         first, *count = e.operands(i, 1, 2)
         e.suspend(Op.barrier, *_which(e, _wide(e, first), _wide(e, count[0]) if count else "0"))
+
+
+def _vote(e: Emitter, lanes: Lanes, i: Instruction) -> None:
+    d, _, predicate = e.operands(i, 3)
+    members, yes = lanes.vote_of_block(e.read(predicate, "pred"))
+    if i.has("popc"):
+        e.write(d, yes, "u32")
+    elif i.has("and"):
+        e.write(d, e.op(f"icmp eq i32 {yes}, {members}"), "pred")
+    else:
+        e.write(d, e.op(f"icmp ne i32 {yes}, 0"), "pred")
 
 
 def _reduce(e: Emitter, i: Instruction) -> None:
