@@ -448,6 +448,40 @@ def test_launches_in_a_row_are_vulkans_before_they_are_over(either):
     assert out.numpy()[0] == 3001
 
 
+def test_what_is_given_in_one_go_goes_to_vulkan_in_one_call(fresh):
+    program, out = fresh.program(NAME, scale.source("spirv")), hcq.array(np.ones(1, "f4"), "VULKAN")
+    program(out, out, vals=(1.0, 0), wait=True)
+    at, gate = program.fill_kernargs((out._buf, out._buf), (1.0, 1)), fresh.signal_t()
+    queue, done = fresh.hw_compute_queue_t().wait(gate, 1), fresh.signal_t()
+    for _ in range(20):
+        queue.exec(program, at)
+    pieces, calls = fresh.native.given
+    queue.signal(done, 1).submit(fresh)
+    gate.value = 1
+    assert eventually(lambda: done.value == 1)  # nobody who waits gives some of them
+    assert out.numpy()[0] == 21
+    assert fresh.native.given[0] == pieces + 20 and fresh.native.given[1] <= calls + 2
+
+
+def test_launches_behind_many_go_to_vulkan_several_at_a_time_and_start_though_nobody_waits(fresh):
+    program, out = fresh.program(NAME, scale.source("spirv")), hcq.array(np.ones(1, "f4"), "VULKAN")
+    slow, spun = (
+        fresh.program(lower.entry_name("spin"), spin.source("spirv", cost=23_000)),
+        hcq.zeros(1, hcq.i32, "VULKAN"),
+    )
+    program(out, out, vals=(1.0, 0), wait=True)
+    slow(spun, vals=(1,), wait=True)
+    pieces, calls = fresh.native.given
+    for _ in range(4):
+        slow(spun, vals=(50_000_000,))
+        for _ in range(50):
+            program(out, out, vals=(1.0, 1))
+    wanted = fresh.timeline_value - 1
+    assert eventually(lambda: fresh.timeline_signal.value >= wanted)
+    assert out.numpy()[0] == 201
+    assert fresh.native.given[0] == pieces + 204 and fresh.native.given[1] < calls + 204
+
+
 def test_work_that_nobody_waits_for_is_seen_to_be_over_after_work_that_was_waited_for(vulkan):
     """The thread that waits sees to what it waits for, and the device's own thread leaves that to it for a while."""
     program, out = vulkan.program(NAME, scale.source("spirv")), hcq.array(np.ones(64, "f4"), "VULKAN")

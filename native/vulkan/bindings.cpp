@@ -1,7 +1,8 @@
-// _native.VulkanDevice, VulkanModule, VulkanPipeline, VulkanCommands, and functions about what is here.
+// _native.VulkanDevice, VulkanModule, VulkanKernel, and functions about what is here.
 #include "vulkan/bindings.hpp"
 
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -138,6 +139,7 @@ class Device {
     d->interface = &interface();
     d->context = new std::shared_ptr<Served>(served_);
   }
+  std::pair<uint64_t, uint64_t> counts() const { return served_->work->counts(); }
   void stop() const {
     if (context_->generation == g_generation) without_gil([&] { served_->work->stop(); });
   }
@@ -250,6 +252,7 @@ void bind(nb::module_& m) {
       .def("module", module_of, nb::arg("words"))
       .def("serve", &Device::serve, nb::arg("device"),
            "Have the commands of a device, which has no queue yet, carried out by Vulkan.")
+      .def_prop_ro("given", &Device::counts, "Pieces of work given to Vulkan, and calls that it took.")
       .def("stop", &Device::stop, "Take no more work, and end the thread that sees to it; all else stays.")
       .def("close", &Device::close, nb::arg("patient"), "Wait for what is under way, where patient, and end it all.")
       .def(

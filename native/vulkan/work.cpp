@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "core/flights.hpp"
 #include "platform/platform.hpp"
 #include "vulkan/recorder.hpp"
 
@@ -13,7 +14,10 @@ namespace {
 constexpr uint64_t kNap = 100'000;       // ns that work may be over before it is told, where nobody waits for it
 constexpr int kMostNaps = 20;            // without anything to tell, until that thread sleeps for good
 constexpr uint64_t kSleep = 20'000'000;  // ns: how often who sleeps in Vulkan looks whether it should end
-constexpr int kMostSleeps = 250;         // 5 s
+constexpr uint64_t kEnough = 32;         // pieces of work that keep the device busy until somebody looks
+constexpr size_t kHeld = 16;             // held back at most
+constexpr size_t kMost = kHeld + kMostFlights + 8;
+constexpr uint64_t kPatience = 5'000'000'000;  // ns that what is under way has, where the device is closed
 }  // namespace
 
 Work::Work(std::shared_ptr<Context> opened) : context(std::move(opened)) {
@@ -29,36 +33,54 @@ Work::~Work() {
 }
 
 bool Work::give(const CommandBuffer* buffers, size_t count, uint64_t* first, std::string* error) {
-  if (stopping()) {
-    *error = "the device takes no more work";
+  std::lock_guard<std::mutex> guard(give_lock_);
+  if (stopping() || refused_.load(std::memory_order_relaxed)) {
+    *error = refusal_.empty() ? "the device takes no more work" : refusal_;
     return false;
   }
-  constexpr size_t kMost = 80;  // more than are in flight on a queue
+  *first = given_.load(std::memory_order_relaxed) + 1;
+  held_.insert(held_.end(), buffers, buffers + count);
+  given_.store(*first + count - 1, std::memory_order_relaxed);
+  submit(false);
+  return true;
+}
+
+// Under give_lock_. What is held back goes to the device, unless that has enough to do and more may come.
+void Work::submit(bool all) {
+  size_t count = held_.size();
+  uint64_t submitted = submitted_.load(std::memory_order_relaxed);
+  if (!count || refused_.load(std::memory_order_relaxed)) return;
+  auto enough = [&] { return submitted >= reached_.load(std::memory_order_relaxed) + kEnough; };
+  if (!all && count < kHeld && enough() && read() == kSuccess && enough()) return;
   SubmitInfo infos[kMost];
   TimelineSemaphoreSubmitInfo values[kMost];
   uint64_t numbers[kMost];
-  std::lock_guard<std::mutex> guard(give_lock_);
-  uint64_t given = given_.load(std::memory_order_relaxed);
   for (size_t i = 0; i < count; ++i) {
-    numbers[i] = given + 1 + i;
+    numbers[i] = submitted + 1 + i;
     values[i] = make<TimelineSemaphoreSubmitInfo>(kTimelineSemaphoreSubmitInfo);
     values[i].signal_count = 1;
     values[i].signal_values = &numbers[i];
     infos[i] = make<SubmitInfo>(kSubmitInfo, &values[i]);
     infos[i].buffer_count = 1;
-    infos[i].buffers = &buffers[i];
+    infos[i].buffers = &held_[i];
     infos[i].signal_count = 1;
     infos[i].signals = &semaphore_;
   }
+  ++calls_;
   int32_t result = context->failing.exchange(0, std::memory_order_relaxed);
   if (result == kSuccess) result = context->call.QueueSubmit(context->queue, static_cast<uint32_t>(count), infos, 0);
-  if (result != kSuccess) {
-    *error = std::string("vkQueueSubmit: ") + result_name(result) + " (" + std::to_string(result) + ")";
-    return false;
+  held_.clear();
+  if (result == kSuccess) {
+    submitted_.store(submitted + count, std::memory_order_relaxed);
+    return;
   }
-  *first = given + 1;
-  given_.store(given + count, std::memory_order_relaxed);
-  return true;
+  refusal_ = std::string("vkQueueSubmit: ") + result_name(result) + " (" + std::to_string(result) + ")";
+  refused_.store(true, std::memory_order_release);
+}
+
+std::pair<uint64_t, uint64_t> Work::counts() {
+  std::lock_guard<std::mutex> guard(give_lock_);
+  return {given_.load(std::memory_order_relaxed), calls_};
 }
 
 // How far the device is, into `reached_`.
@@ -75,8 +97,17 @@ Over Work::over(uint64_t number, std::string* error) {
   if (known(number)) return Over::yes;
   int32_t result = read();
   if (known(number)) return Over::yes;
-  if (result == kSuccess) return Over::no;
-  *error = std::string("Vulkan says ") + result_name(result) + " (" + std::to_string(result) + ")";
+  if (result != kSuccess) {
+    *error = std::string("Vulkan says ") + result_name(result) + " (" + std::to_string(result) + ")";
+    return Over::failed;
+  }
+  if (given_.load(std::memory_order_relaxed) > submitted_.load(std::memory_order_relaxed)) {
+    std::lock_guard<std::mutex> guard(give_lock_);
+    submit(false);
+  }
+  if (!refused_.load(std::memory_order_acquire) || number <= submitted_.load(std::memory_order_relaxed))
+    return Over::no;
+  *error = refusal_;
   return Over::failed;
 }
 
@@ -85,6 +116,11 @@ void Work::sleep(uint64_t number, uint64_t ns) {
   for (uint64_t now = now_ns(); now < until && !stopping(); now = now_ns()) {
     std::shared_lock<std::shared_mutex> present(context->presence);
     if (context->closed() || known(number)) return;
+    if (number > submitted_.load(std::memory_order_relaxed)) {
+      std::lock_guard<std::mutex> guard(give_lock_);
+      submit(true);
+      if (number > submitted_.load(std::memory_order_relaxed)) return;  // refused
+    }
     auto info = make<SemaphoreWaitInfo>(kSemaphoreWaitInfo);
     info.count = 1;
     info.semaphores = &semaphore_;
@@ -93,22 +129,10 @@ void Work::sleep(uint64_t number, uint64_t ns) {
   }
 }
 
-bool Work::idle(bool patient) {
-  uint64_t given = given_.load(std::memory_order_relaxed);
-  for (int n = 0;; ++n) {
-    {
-      std::string unsaid;
-      std::shared_lock<std::shared_mutex> present(context->presence);
-      if (context->closed() || over(given, &unsaid) != Over::no) return true;  // what failed runs nothing any more
-    }
-    if (!patient || n == kMostSleeps) return false;
-    sleep(given, kSleep);
-  }
-}
-
 void Work::close(bool patient) {
   if (context->closed()) return;
-  if (!idle(patient)) context->busy.store(true);
+  uint64_t given = given_.load(std::memory_order_relaxed);
+  if (patient) sleep(given, kPatience);
   stop();
   std::unique_lock<std::shared_mutex> alone(context->presence);
   if (context->closed()) return;
@@ -161,7 +185,7 @@ void Work::run() {
     if (stopping()) return;
     look();
     // Whoever waits sees to what it waits for, mostly. Work that takes longer than a nap is waited for here as well.
-    if (reached_.load(std::memory_order_relaxed) == seen && given_.load(std::memory_order_relaxed) > seen)
+    if (reached_.load(std::memory_order_relaxed) == seen && submitted_.load(std::memory_order_relaxed) > seen)
       sleep(seen + 1, kSleep);
   }
 }
@@ -172,7 +196,8 @@ void Work::look() {
   {
     std::shared_lock<std::shared_mutex> present(context->presence);
     if (context->closed()) return;
-    failed = read() != kSuccess;
+    std::string unsaid;
+    failed = over(given_.load(std::memory_order_relaxed), &unsaid) == Over::failed;  // gives what is held back as well
   }
   uint64_t reached = reached_.load(std::memory_order_acquire);
   std::vector<Queue*> over, more;
@@ -194,8 +219,14 @@ void Work::look() {
 }
 
 void Work::stop() {
-  if (!idle(false)) context->busy.store(true);  // before what it uses is given back
-  stopping_.store(true, std::memory_order_relaxed);
+  {
+    std::shared_lock<std::shared_mutex> present(context->presence);
+    std::lock_guard<std::mutex> guard(give_lock_);  // so that nothing more comes
+    // Before what still runs counts as failed, and what it uses is given back.
+    if (!context->closed() && read() == kSuccess && !known(submitted_.load(std::memory_order_relaxed)))
+      context->busy.store(true);
+    stopping_.store(true, std::memory_order_release);
+  }
   std::vector<Told> left;
   {
     std::lock_guard<std::mutex> guard(tell_lock_);
