@@ -168,6 +168,9 @@ void bind(nb::module_& m) {
           },
           "Wait for all that anybody has given to the device in this process.")
       .def(
+          "broken", [](Context& c) { return without_gil([&] { return c.broken(); }); },
+          "Whether an error of a kernel is in the context, after which CUDA does nothing any more.")
+      .def(
           "end", [](Context& c) { without_gil([&] { c.end(); }); },
           "End a context that an error of CUDA's has broken; nothing happens to any other.")
       .def(

@@ -141,12 +141,15 @@ Context::~Context() {
   api().primary_release(facts_.ordinal);
 }
 
+bool Context::broken() const {
+  if (abandoned_ || !memory_stream_) return abandoned_;
+  Current current(*this);
+  Result state = api().stream_query(memory_stream_);  // an error that stays shows everywhere
+  return state != kSuccess && state != kNotReady;
+}
+
 void Context::end() {
-  if (!abandoned_ && memory_stream_) {
-    Current current(*this);
-    Result state = api().stream_query(memory_stream_);  // an error that stays shows everywhere
-    if (state != kSuccess && state != kNotReady) abandoned_ = true;
-  }
+  if (broken()) abandoned_ = true;
   if (!abandoned_ || ended_.exchange(true)) return;
   api().primary_release(facts_.ordinal);
   // Whoever else holds this context has no use of it any more; without this, opening anew would give the broken one.

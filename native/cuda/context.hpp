@@ -78,6 +78,7 @@ class Context : public std::enable_shared_from_this<Context> {
   // touched after that.
   void end();
   bool abandoned() const { return abandoned_; }
+  bool broken() const;  // whether such an error is in it, told or not
 
   Word take_word();  // 0; throws Failure
   void give_word(Word word);

@@ -121,7 +121,7 @@ def test_a_file_is_registered_once_and_read_straight_to_the_devices_memory(run):
 @pytest.mark.parametrize(
     ("environment", "reason"),
     [
-        ({"FAKE_READ": "-5011", "FAKE_CALL": "2"}, "from now on: cuFileRead gave 5011"),
+        slow({"FAKE_READ": "-5011", "FAKE_CALL": "2"}, "from now on: cuFileRead gave 5011"),
         slow({"FAKE_REGISTER": "5008"}, "cuFileHandleRegister gave 5008 (not for this file)"),
         slow({"FAKE_OPEN": "5001"}, "cuFileDriverOpen gave 5001"),
         slow({"HCQ_CUDA_FILE": "auto"}, "hcq.cudacpu's memory is the host's"),

@@ -73,7 +73,7 @@ class CUDADevice(NativeDevice):
         """After a call of the driver that failed: raise DeviceLost where a kernel is to blame. CUDA tells whoever calls
         next of it; the queue, which knows the kernel, is told within moments."""
         deadline = time.monotonic() + _TOLD_SECONDS
-        while self.lost is None and time.monotonic() < deadline:
+        while self.native.broken() and self.lost is None and time.monotonic() < deadline:
             time.sleep(0.0005)
         self.check_usable()
 
