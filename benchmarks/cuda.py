@@ -32,6 +32,9 @@ extern "C" __global__ void triad(float *out, const float *a, const float *b, flo
 """
 
 
+Side = dict[str, Callable[[int], None]]  # what somebody does, by the row's name; "settle" waits for it
+
+
 class Row(NamedTuple):
     """A line of the table: `run` by name does the work `count` times, `settle` waits for it; `bytes` moved each time
     make it a rate."""
@@ -39,13 +42,13 @@ class Row(NamedTuple):
     what: str
     count: int
     bytes: int
-    run: dict[str, Callable[[int], None]]
-    settle: dict[str, Callable[[int], None]]
+    run: Side
+    settle: Side
 
 
 def rows(dev: Any, large: int) -> Iterator[Row]:
     """Everything that is measured; `large` elements in what is bound by memory."""
-    peers = [make(large) for make in (_bindings, _core, _cupy, _torch)]
+    peers = [_tried(name, make, large) for name, make in zip(NAMES[1:], (_bindings, _core, _cupy, _torch), strict=True)]
     with hcq_side(dev, large) as ours:
         for what, count, size in (
             ("launch of three buffers, queued (us)", 2000, 0),
@@ -63,7 +66,7 @@ def rows(dev: Any, large: int) -> Iterator[Row]:
 
 
 @contextmanager
-def hcq_side(dev: Any, large: int) -> Iterator[dict[str, Callable[[int], None]]]:
+def hcq_side(dev: Any, large: int) -> Iterator[Side]:
     """hcq's own."""
     add, triad = dev.program("add", SOURCE), dev.program("triad", SOURCE)
     a, b, c = (hcq.array(np.ones(large, np.float32), dev.dname) for _ in range(3))
@@ -100,12 +103,21 @@ def hcq_side(dev: Any, large: int) -> Iterator[dict[str, Callable[[int], None]]]
     }
 
 
+def _tried(name: str, make: Callable[[int], Side | None], large: int) -> Side | None:
+    """A peer's side; None where it is not here, or is for another CUDA than this driver's, which is told."""
+    try:
+        return make(large)
+    except Exception as error:
+        print(f"{name} is left out: {type(error).__name__}: {error}", file=sys.stderr)
+        return None
+
+
 def _repeat(count: int, call: Callable[[], object]) -> None:
     for _ in range(count):
         call()
 
 
-def _bindings(large: int) -> dict[str, Callable[[int], None]] | None:
+def _bindings(large: int) -> Side | None:
     """The driver's own calls by cuda-bindings, with page-locked memory of the host: what link and memory can do."""
     try:
         from cuda.bindings import driver
@@ -158,7 +170,7 @@ def _bindings(large: int) -> dict[str, Callable[[int], None]] | None:
     }
 
 
-def _core(large: int) -> dict[str, Callable[[int], None]] | None:
+def _core(large: int) -> Side | None:
     """cuda.core: the same kernel from the same PTX."""
     try:
         from cuda.core import Device, LaunchConfig, ObjectCode, launch
@@ -194,7 +206,7 @@ def _core(large: int) -> dict[str, Callable[[int], None]] | None:
     }
 
 
-def _cupy(large: int) -> dict[str, Callable[[int], None]] | None:
+def _cupy(large: int) -> Side | None:
     """CuPy: raw kernels, and its own element-wise triad."""
     try:
         import cupy
@@ -229,7 +241,7 @@ def _cupy(large: int) -> dict[str, Callable[[int], None]] | None:
     }
 
 
-def _torch(large: int) -> dict[str, Callable[[int], None]] | None:
+def _torch(large: int) -> Side | None:
     """torch, whose launches are those of its own operators."""
     try:
         import torch
@@ -287,12 +299,23 @@ def table(dev: Any, large: int) -> str:
     ]
     for row in rows(dev, large):
         least: dict[str, float] = {}
+        failed: set[str] = set()
         for _ in range(ROUNDS):
             for name, run in row.run.items():
-                began = time.perf_counter()
-                run(row.count)
-                took = (time.perf_counter() - began) / row.count
-                row.settle[name](1)
+                if name in failed:
+                    continue
+                try:
+                    began = time.perf_counter()
+                    run(row.count)
+                    took = (time.perf_counter() - began) / row.count
+                    row.settle[name](1)
+                except Exception as error:
+                    if name == "hcq":
+                        raise
+                    print(f"{name} can't: {row.what}: {type(error).__name__}: {error}", file=sys.stderr)
+                    failed.add(name)
+                    least.pop(name, None)
+                    continue
                 least[name] = min(took, least.get(name, took))
         shown = {
             name: f"{row.bytes / took / 1e9:.1f}" if row.bytes else f"{took * 1e6:.2f}" for name, took in least.items()
@@ -304,7 +327,9 @@ def table(dev: Any, large: int) -> str:
 def main() -> None:
     """Print the table, or write it to the file that is named."""
     dev = hcq.Device["CUDA"]
-    text = table(dev, (1 << 20) if dev.is_cpu_implementation else (64 << 20))
+    # Twelve arrays of that size at a time: a quarter of a small GPU's memory at most.
+    large = (1 << 20) if dev.is_cpu_implementation else min(64 << 20, int(dev.info["memory"]) // (4 * 48))
+    text = table(dev, large)
     if len(sys.argv) > 1:
         with open(sys.argv[1], "w", encoding="utf-8") as file:
             file.write(text)

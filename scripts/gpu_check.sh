@@ -4,21 +4,28 @@
 #
 #   scripts/gpu_check.sh [FILE]      the table goes to FILE, by default gpu_check.md
 #
-# Uses the active Python, with hcq and 'hcq[cuda,test]' in it. HCQ_CUDA=cpu runs it without a GPU, for the script's own
-# sake. Ends with 1 where a test failed, with 2 where CUDA can't be opened.
+# On a machine that has NVIDIA's driver, Python, a C++ compiler and nothing else:
+#
+#   python3 -m venv .venv && . .venv/bin/activate && pip install '.[cuda,test]'
+#   pip install 'cuda-core>=1.2,<1.3' cupy-cuda13x torch      # as you like: what is not there, or fails, is left out
+#
+# Uses the active Python, with hcq[cuda,test] in it. HCQ_CUDA=cpu runs it without a GPU, for the script's own sake. Ends
+# with 1 where a test failed, with 2 where CUDA can't be opened.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 table=${1:-gpu_check.md}
 export HCQ_CUDA=${HCQ_CUDA:-auto}
-if [[ -d src/hcq ]]; then
+if compgen -G 'src/hcq/_native*.so' >/dev/null; then  # built in place; else what pip installed
   export PYTHONPATH=src${PYTHONPATH:+:$PYTHONPATH}
 fi
+python=${PYTHON:-$(command -v python || command -v python3)}
 
 echo "== what is here =="
 if command -v nvidia-smi >/dev/null; then
-  nvidia-smi --query-gpu=name,driver_version,memory.total,pcie.link.gen.current,pcie.link.width.current --format=csv
+  nvidia-smi --query-gpu=name,driver_version,memory.total,pcie.link.gen.current,pcie.link.width.current --format=csv ||
+    echo "nvidia-smi does not work here"
 fi
-python - <<'EOF' || exit 2
+"$python" - <<'EOF' || exit 2
 import hcq
 
 try:
@@ -31,10 +38,10 @@ EOF
 
 status=0
 echo "== conformance =="
-timeout 150 python -m pytest -q -p no:cacheprovider --timeout 60 tests/test_conformance_cuda.py || status=1
+timeout 150 "$python" -m pytest -q -p no:cacheprovider --timeout 60 tests/test_conformance_cuda.py || status=1
 echo "== the driver's own tests =="
-timeout 60 python -m pytest -q -p no:cacheprovider --timeout 30 tests/cuda || status=1
+timeout 60 "$python" -m pytest -q -p no:cacheprovider --timeout 30 tests/cuda || status=1
 echo "== what it costs =="
-timeout 80 python -m benchmarks.cuda "$table" || status=1
+timeout 80 "$python" -m benchmarks.cuda "$table" || status=1
 echo "the table is in $table"
 exit $status

@@ -20,9 +20,9 @@ constexpr Result kInvalidValue = 1, kNotFound = 500, kNotSupported = 801, kPeerA
 
 constexpr unsigned kNonBlocking = 1;                       // a stream that the default stream does not wait for
 constexpr unsigned kBlockingSync = 1, kDisableTiming = 2;  // events
-constexpr unsigned kPortable = 1, kDeviceMap = 2, kWriteCombined = 4;       // memory of the host
-constexpr unsigned kAttachGlobal = 1;                                       // managed memory
-constexpr unsigned kWaitAtLeast = 0;                                        // CU_STREAM_WAIT_VALUE_GEQ
+constexpr unsigned kPortable = 1, kDeviceMap = 2;  // memory of the host; write-combined it would have two addresses
+constexpr unsigned kAttachGlobal = 1;              // managed memory
+constexpr unsigned kWaitAtLeast = 0;               // CU_STREAM_WAIT_VALUE_GEQ
 constexpr int kFunctionItems = 0, kDeclaredLocal = 1, kMostGivenLocal = 8;  // CU_FUNC_ATTRIBUTE_...
 constexpr int kPointerDevice = 9;                                           // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 constexpr int kReleaseThreshold = 4;                                        // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
@@ -135,6 +135,7 @@ constexpr int kUnified = 4;
 #define HCQ_CUDA_OPTIONAL(X)                                                                                \
   X(write_value, cuStreamWriteValue64_v2, (Handle, Address, uint64_t, unsigned))                            \
   X(wait_value, cuStreamWaitValue64_v2, (Handle, Address, uint64_t, unsigned))                              \
+  X(function_load, cuFuncLoad, (Handle))                                                                    \
   X(pool_create, cuMemPoolCreate, (Handle*, const PoolProperties*))                                         \
   X(pool_destroy, cuMemPoolDestroy, (Handle))                                                               \
   X(pool_set, cuMemPoolSetAttribute, (Handle, int, void*))                                                  \

@@ -40,6 +40,7 @@ struct Node {
 struct Run {
   std::vector<Node> nodes;
   std::vector<uint8_t> given;  // the packets as the nodes have them
+  Handle graph = nullptr;      // what `exec` was made of: nodes are named by those of this one, which must live
   Handle exec = nullptr;
   bool refused = false;
 };
@@ -52,13 +53,13 @@ struct Runs {
 };
 
 void end(Runs& runs, Run& run) {
-  if (!run.exec) return;
-  --g_held.graphs;
-  if (!runs.context->abandoned()) {
+  if (run.exec) --g_held.graphs;
+  if ((run.exec || run.graph) && !runs.context->abandoned()) {
     Current current(*runs.context);
-    api().graph_exec_destroy(run.exec);
+    if (run.exec) api().graph_exec_destroy(run.exec);
+    if (run.graph) api().graph_destroy(run.graph);
   }
-  run.exec = nullptr;
+  run.exec = run.graph = nullptr;
 }
 
 void drop(void* carried) {
@@ -102,8 +103,7 @@ bool make(Runs& runs, Run& run, const uint8_t* first, uint32_t bytes) {
   end(runs, run);
   run.nodes.clear();
   run.given.assign(first, first + bytes);
-  Handle graph = nullptr;
-  bool made = api().graph_create(&graph, 0) == kSuccess;
+  bool made = api().graph_create(&run.graph, 0) == kSuccess;
   Handle before = nullptr;
   for (uint32_t at = 0; made && at < bytes; at += header(first + at).units * kUnit) {
     const uint8_t* packet = first + at;
@@ -115,18 +115,18 @@ bool make(Runs& runs, Run& run, const uint8_t* first, uint32_t bytes) {
       if (header(packet).type == PacketType::exec) {
         void* pointers[kMostArguments];
         KernelNode params = kernel_node(packet, pointers);
-        made = api().graph_add_kernel(&node.node, graph, after, count, &params) == kSuccess;
+        made = api().graph_add_kernel(&node.node, run.graph, after, count, &params) == kSuccess;
       } else {
         Copy3D params = copy_node(packet);
-        made = api().graph_add_copy(&node.node, graph, after, count, &params, runs.context->handle()) == kSuccess;
+        made = api().graph_add_copy(&node.node, run.graph, after, count, &params, runs.context->handle()) == kSuccess;
       }
       before = node.node;
     }
     run.nodes.push_back(node);
   }
-  made = made && api().graph_instantiate(&run.exec, graph, 0) == kSuccess;
-  if (made) ++g_held.graphs;
-  if (graph) api().graph_destroy(graph);  // the executable one has all of it
+  made = made && api().graph_instantiate(&run.exec, run.graph, 0) == kSuccess;
+  if (made) ++g_held.graphs, ++g_held.graphs_made;
+  if (!made) end(runs, run);
   run.refused = !made;
   return made;
 }

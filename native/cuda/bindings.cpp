@@ -106,6 +106,8 @@ nb::object make_program(std::shared_ptr<Module> module, const std::string& symbo
   without_gil([&] {
     Current current(*module->context);
     check("cuModuleGetFunction", api().module_function(&k->function, module->module, symbol.c_str()));
+    // Now: a kernel that is loaded at its first launch may wait for all that is under way.
+    if (api().function_load) check("cuFuncLoad", api().function_load(k->function));
     check("cuFuncGetAttribute", api().function_attribute(&most_items, kFunctionItems, k->function));
     if (local) allow_local(*module, k->function, local);
   });
@@ -133,10 +135,10 @@ void bind(nb::module_& m) {
   nb::class_<Context>(m, "CudaContext", "A device's primary context; kept while anything of it is used.")
       .def(
           "allocate",
-          [](Context& c, size_t bytes, int use, bool uncached) {
-            return without_gil([&] { return c.allocate(bytes, static_cast<Use>(use), uncached); });
+          [](Context& c, size_t bytes, int use) {
+            return without_gil([&] { return c.allocate(bytes, static_cast<Use>(use)); });
           },
-          nb::arg("bytes"), nb::arg("use"), nb::arg("uncached"),
+          nb::arg("bytes"), nb::arg("use"),
           "Memory of the device (0), of the host (1) or of both (2): its address. Raises MemoryError, RuntimeError.")
       .def(
           "free", [](Context& c, uint64_t at) { return without_gil([&] { return c.free(at); }); }, nb::arg("at"),
@@ -245,6 +247,9 @@ void bind(nb::module_& m) {
           },
           nb::arg("context"), nb::arg("to"), nb::arg("bytes"), nb::arg("offset"),
           "Read to the device's memory: (bytes, error), an errno, or cuFile's number below 0. Blocks.");
+  m.def(
+      "cuda_graphs_made", [] { return g_held.graphs_made.load(); },
+      "How many graphs of CUDA were made of bound commands until now; changes that nodes take make none.");
   m.def(
       "cuda_held",
       [] {

@@ -33,6 +33,7 @@ class Context;
 // How many of CUDA's objects are held here. Relaxed: for tests of leaks, when nothing else runs.
 struct Held {
   std::atomic<int64_t> contexts{0}, streams{0}, modules{0}, allocations{0}, graphs{0};
+  std::atomic<int64_t> graphs_made{0};  // in all
 };
 extern Held g_held;
 
@@ -65,7 +66,7 @@ class Context : public std::enable_shared_from_this<Context> {
   // Whether streams write and await words of memory; else events say what is over.
   bool words() const { return words_; }
 
-  Address allocate(size_t bytes, Use use, bool uncached);  // throws Failure
+  Address allocate(size_t bytes, Use use);  // throws Failure
   // Of allocate's; the device must be well, and nothing use it any more. False: nobody's here.
   bool free(Address at);
   bool on_device(Address at) const;  // whether it is this device's own memory, of allocate's

@@ -225,7 +225,7 @@ bool copy(void* opened, uint64_t destination, uint64_t source, uint64_t bytes, C
   } else {
     // Ranges that overlap are copied as if read first: by way of memory that the stream itself gives back.
     try {
-      out->scratch = reinterpret_cast<void*>(lane.context->allocate(bytes, Use::device, false));
+      out->scratch = reinterpret_cast<void*>(lane.context->allocate(bytes, Use::device));
     } catch (const Failure& why) {
       *error = why.said;
       done = false;

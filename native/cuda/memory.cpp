@@ -39,7 +39,7 @@ bool find(Address at, Allocation* out) {
 }
 }  // namespace
 
-Address Context::allocate(size_t bytes, Use use, bool uncached) {
+Address Context::allocate(size_t bytes, Use use) {
   Current current(*this);
   Address at = 0;
   Allocation made{bytes, use, false, this};
@@ -48,8 +48,7 @@ Address Context::allocate(size_t bytes, Use use, bool uncached) {
   } else if (use != Use::device) {
     made.use = Use::host;
     void* memory = nullptr;
-    unsigned flags = kPortable | kDeviceMap | (uncached ? kWriteCombined : 0);
-    check("cuMemHostAlloc", api().host_alloc(&memory, bytes, flags));
+    check("cuMemHostAlloc", api().host_alloc(&memory, bytes, kPortable | kDeviceMap));
     at = reinterpret_cast<Address>(memory);
   } else if (pool_) {
     made.pooled = true;

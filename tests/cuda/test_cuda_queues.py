@@ -186,6 +186,21 @@ def test_ptx_that_the_driver_refuses_is_an_invalid_program_with_its_log(dev):
         dev.program("store", PTX.replace("[%rd2], %r1", "[%rd2], %r9"))
 
 
+def test_what_changes_of_bound_commands_is_given_to_the_nodes_of_the_same_graph(dev, nvrtc):
+    plus = dev.program("plus", GRAPHED)
+    x, y = hcq.array(np.arange(64, dtype=np.int32), "CUDA"), hcq.zeros(64, hcq.i32, "CUDA")
+    with hcq.capture() as graph:
+        for _ in range(3):
+            plus(y, x, vals=(graph.value("by", 1),), local_size=(64, 1, 1))
+            hcq.copy(x, y)
+    graph.replay().wait()
+    made = _native.cuda_graphs_made()
+    for by in range(2, 7):
+        graph.replay(vals={"by": by}).wait()
+    assert _native.cuda_graphs_made() == made
+    assert (x.numpy() == np.arange(64) + 3 * sum(range(1, 7))).all()
+
+
 GRAPHED = """
 extern "C" __global__ void plus(int *out, const int *in, int value) {
   out[threadIdx.x + blockIdx.x * blockDim.x] = in[threadIdx.x + blockIdx.x * blockDim.x] + value;

@@ -25,8 +25,9 @@ _DEVICE, _HOST, _BOTH = range(3)
 class CUDAAllocator(HCQAllocator):
     """Memory of the device's own; copies go through the ring and the copy queue. Threads may share one.
 
-    `host` memory is the host's, page-locked, `uncached` with it write-combined; `cpu_access` memory is managed where
-    host and device may use that at a time, else the host's. Both have one address for host and device.
+    `host` memory is the host's, page-locked, and never write-combined, since that has an address of its own on the
+    device; `cpu_access` memory is managed where host and device may use that at a time, else the host's. Both have one
+    address for host and device.
     """
 
     device: CUDADevice
@@ -34,7 +35,7 @@ class CUDAAllocator(HCQAllocator):
     def _alloc(self, size: int, options: BufferOptions) -> HCQBuffer:
         use = _HOST if options.host else _BOTH if options.cpu_access else _DEVICE
         try:
-            return HCQBuffer(self.device.native.allocate(max(size, 1), use, options.uncached), size)
+            return HCQBuffer(self.device.native.allocate(max(size, 1), use), size)
         except RuntimeError:  # not for want of memory
             self.device.raise_if_lost()
             raise
