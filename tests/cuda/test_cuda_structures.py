@@ -102,6 +102,16 @@ def test_what_is_no_structure_of_that_size_is_refused_with_both_sizes(dev, one, 
     assert dev.timeline_value == before
 
 
+def test_an_enumeration_of_64_bits_is_no_pointer(dev, nvrtc, out):
+    source = """
+    enum class E : long long { one = 1 };
+    extern "C" __global__ void e(E which, int *out, int add) { out[0] = (int)((long long)which >> 32) + add; }
+    """
+    program = dev.program("e", source)
+    program(out, vals=(7 << 32, 2))
+    assert out.numpy()[0] == 9 and [kind for kind, _ in program.signature] == ["pointer", "bits64", "int32"]
+
+
 def test_strided_bytes_are_refused(dev, one, out):
     with pytest.raises(LaunchError, match="structure of 16 bytes"):
         one(out, vals=(np.zeros(32, np.uint8)[::2],))

@@ -167,9 +167,9 @@ class _Writer:
             "compiler": type(program.device.compiler).__name__,
             "accesses": None if program.accesses is None else list(program.accesses),
         }
-        if program.local_memory_bytes:
-            found["local_memory"] = program.local_memory_bytes
-        if program.is_cooperative:
+        if local := getattr(program, "local_memory_bytes", 0):
+            found["local_memory"] = local
+        if getattr(program, "is_cooperative", False):
             found["cooperative"] = True
         if source is not None:
             found["source"] = f"programs/{number}.src"

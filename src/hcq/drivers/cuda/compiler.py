@@ -15,7 +15,7 @@ from hcq.drivers.cuda import mangling, nvrtc, ptx
 from hcq.errors import CompileError, InvalidProgram
 from hcq.runtime.compiler import Compiler, callers_level
 
-MAGIC = b"hcq cuda library 3\n"
+MAGIC = b"hcq cuda library 4\n"
 _DIGEST = 32
 _MACHINE_CODE = (b"\x7fELF", (0xBA55ED50).to_bytes(4, "little"))  # cubins, and fat binaries
 _OPTIONS = ("--std=c++17", "-lineinfo")
@@ -154,7 +154,9 @@ def _arguments(entry: ptx.Entry, kinds: Sequence[str] | None) -> list[str]:
     said = [each.kind for each in entry.parameters]
     if kinds is None or len(kinds) != len(said):
         return said
-    return [kind or own for kind, own in zip(kinds, said, strict=True)]  # of an enumeration PTX knows the size
+    # Of an enumeration PTX knows the size. Where it has 64 bits it is no pointer: those have a kind.
+    sized = ["bits64" if own == "word" else own for own in said]
+    return [kind or own for kind, own in zip(kinds, sized, strict=True)]
 
 
 def _decoded(src: bytes) -> str:
