@@ -149,3 +149,34 @@ def check_the_thread_of_an_access_is_found_between_barriers_and_in_rows():
         assert error.name == "CUDA_ERROR_ILLEGAL_ADDRESS", body
         assert "block (0, 0, 0), thread (40, 2, 0), PTX line " in said, (body, said)
         fresh()
+
+
+def check_the_thread_of_an_access_in_a_loop_is_found_where_its_address_steps():
+    # The second access's address was read from memory: nobody is named for it.
+    for step, named in ("add.s64 %d2, %d2, 2048;", True), ("ld.global.u64 %d3, [%d1]; add.s64 %d2, %d2, %d3;", False):
+        text = f"""{HEAD}.visible .entry k(.param .u64 to) {{
+          .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<9>;
+          ld.param.u64 %d1, [to];
+          mov.u32 %r1, %tid.x;
+          mul.wide.u32 %d4, %r1, 4;
+          add.s64 %d5, %d1, %d4;
+          add.s64 %d2, %d5, 8;
+          mov.u32 %r2, 0;
+        LOOP:
+          ld.global.u32 %r3, [%d2];
+          add.u32 %r2, %r2, %r3;
+          {step}
+          setp.ne.u32 %p1, %r2, 1;
+          @%p1 bra LOOP;
+          st.global.u32 [%d5], %r2;
+          ret;
+        }}"""
+        memory = out(ctypes.c_uint64, cuda.cuMemAlloc_v2, ctypes.c_size_t(2 << 20))
+        cuda.cuMemsetD32_v2(memory, 0, ctypes.c_size_t(1 << 19))
+        cuda.cuMemcpyHtoD_v2(memory, np.array([2048], np.uint64).ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(8))
+        error, said = told(kernel(text), 1, 64, memory)
+        assert error.name == "CUDA_ERROR_ILLEGAL_ADDRESS", said
+        line = 1 + [each.strip() for each in text.split("\n")].index("ld.global.u32 %r3, [%d2];")
+        assert f"PTX line {line}:" in said or not named, said
+        assert ("thread (0, 0, 0), PTX" in said) == named, said  # the first to reach the end of the slab
+        fresh()

@@ -36,7 +36,8 @@ enum Code : uint8_t {
   smin,
   smax,
   zext,
-  sext
+  sext,
+  count
 };
 
 constexpr size_t kDeep = 64;
@@ -105,13 +106,20 @@ uint64_t argument(const Grid& grid, const uint8_t* at) {
   return value;
 }
 
-// False: the program is none. It was written for this, so that is not expected.
-bool run(const uint8_t* at, const uint8_t* end, const Numbers& n, uint64_t* result) {
+// `round` is how often the loop went round in which something counts. False: the program is none. It was written for
+// this, so that is not expected.
+bool run(const uint8_t* at, const uint8_t* end, const Numbers& n, uint64_t round, uint64_t* result) {
   uint64_t stack[kDeep];
   size_t used = 0;
   const Grid& grid = *n.block.grid;
   while (at != end) {
     auto code = static_cast<Code>(*at++);
+    if (code == count) {
+      if (used < 2) return false;
+      --used;
+      stack[used - 1] += round * stack[used];
+      continue;
+    }
     if (code >= zext) {
       if (!used) return false;
       stack[used - 1] = extended(stack[used - 1], *at++, code == sext);
@@ -157,49 +165,84 @@ bool run(const uint8_t* at, const uint8_t* end, const Numbers& n, uint64_t* resu
   return used == 1;
 }
 
-bool is_it(uint64_t address, uint32_t bytes, const Failed& failed) {
-  if (failed.has_address) return failed.address - address < bytes;
+// `step` is how far the address moves with each round.
+bool is_it(uint64_t address, uint64_t step, uint32_t bytes, const Failed& failed) {
+  if (failed.has_address) {
+    auto distance = static_cast<int64_t>(failed.address - address), each = static_cast<int64_t>(step);
+    if (each == 0) return failed.address - address < bytes;
+    if (each > 0) return distance >= 0 && distance % each < bytes;
+    int64_t over = -distance % -each;  // beyond it, going down
+    return distance < 0 ? over == 0 || -each - over < bytes : distance < bytes;
+  }
+  if (step) return false;
   if (failed.misaligned) return address % bytes != 0;
   int64_t upper = static_cast<int64_t>(address) >> 47;
   return upper != 0 && upper != -1;
 }
 
 struct Access {
-  uint32_t line, bytes;
+  uint32_t line, used, bytes;
   const uint8_t *begin, *end;
 };
 
-// All, those nearest to a line first.
-std::vector<Access> nearest(const std::vector<uint8_t>& accesses, uint32_t line) {
+std::vector<Access> all(const std::vector<uint8_t>& accesses) {
   std::vector<Access> found;
   for (const uint8_t *at = accesses.data(), *end = at + accesses.size(); at != end;) {
-    const auto length = read<uint32_t>(at + 8);
-    Access access{read<uint32_t>(at), read<uint32_t>(at + 4), at + 12, at + 12 + length};
-    found.push_back(access);
-    at = access.end;
+    const uint8_t* program = at + 16;
+    found.push_back({read<uint32_t>(at), read<uint32_t>(at + 4), read<uint32_t>(at + 8), program,
+                     program + read<uint32_t>(at + 12)});
+    at = found.back().end;
   }
-  auto far = [line](const Access& a) { return a.line > line ? a.line - line : line - a.line; };
-  std::stable_sort(found.begin(), found.end(), [&](const Access& a, const Access& b) { return far(a) < far(b); });
+  return found;
+}
+
+// The threads whose access it may have been. `stepping`: also where the address moves as a loop goes round.
+Whose threads_of(const Access& access, const Block& block, const Failed& failed, bool stepping) {
+  const Grid& grid = *block.grid;
+  const uint32_t count = grid.ntid[0] * grid.ntid[1] * grid.ntid[2];
+  Whose found{0, 0, access.line};
+  Numbers n{block, {0, 0, 0}, 0};
+  for (; n.linear < count; ++n.linear) {
+    n.tid[0] = n.linear % grid.ntid[0];
+    n.tid[1] = n.linear / grid.ntid[0] % grid.ntid[1];
+    n.tid[2] = n.linear / grid.ntid[0] / grid.ntid[1];
+    uint64_t address = 0, next = 0;
+    if (!run(access.begin, access.end, n, 0, &address) || !run(access.begin, access.end, n, 1, &next)) break;
+    const bool is = (stepping || next == address) && is_it(address, next - address, access.bytes, failed);
+    if (is && found.count++ == 0) found.first = n.linear;
+  }
+  return found;
+}
+
+// Of the accesses that it must have been one of: the only one whose address it may be.
+Whose only(const std::vector<Access>& accesses, const Block& block, const Failed& failed) {
+  Whose found;
+  for (const Access& access : accesses) {
+    const Whose one = threads_of(access, block, failed, true);
+    if (!one.count) continue;
+    if (found.count) return {};
+    found = one;
+  }
   return found;
 }
 
 }  // namespace
 
 Whose whose(const std::vector<uint8_t>& accesses, const Block& block, const Failed& failed) {
-  const Grid& grid = *block.grid;
-  const uint32_t count = grid.ntid[0] * grid.ntid[1] * grid.ntid[2];
-  for (const Access& access : nearest(accesses, failed.line)) {
-    Whose found{0, 0, access.line};
-    Numbers n{block, {0, 0, 0}, 0};
-    for (; n.linear < count; ++n.linear) {
-      n.tid[0] = n.linear % grid.ntid[0];
-      n.tid[1] = n.linear / grid.ntid[0] % grid.ntid[1];
-      n.tid[2] = n.linear / grid.ntid[0] / grid.ntid[1];
-      uint64_t address = 0;
-      const bool is = run(access.begin, access.end, n, &address) && is_it(address, access.bytes, failed);
-      if (is && found.count++ == 0) found.first = n.linear;
-    }
-    if (found.count) return found;
+  std::vector<Access> nearest = all(accesses), here, feeding;
+  for (const Access& access : nearest) {
+    if (access.line == failed.line) here.push_back(access);
+    if (access.used == failed.line) feeding.push_back(access);
+  }
+  // Processors read memory as they compute: an instruction that is no access may be that of what it reads.
+  if (!here.empty()) return only(here, block, failed);
+  if (!feeding.empty()) {
+    if (const Whose found = only(feeding, block, failed); found.count) return found;
+  }
+  auto far = [&](const Access& a) { return a.line > failed.line ? a.line - failed.line : failed.line - a.line; };
+  std::stable_sort(nearest.begin(), nearest.end(), [&](const Access& a, const Access& b) { return far(a) < far(b); });
+  for (const Access& access : nearest) {
+    if (const Whose found = threads_of(access, block, failed, false); found.count) return found;
   }
   return {};
 }

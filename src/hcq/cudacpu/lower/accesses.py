@@ -2,7 +2,9 @@
 few bytes long for a stack of 64-bit words. The executor runs one when an access has failed in code that runs many
 threads at once, to tell whose it was (native/cudacpu/run/whose.cpp, which has the same codes).
 
-An address that goes round a loop, or was read from memory, has none. What does not live here: the code of accesses.
+A register that counts in a loop, as compilers write it, is its first value and so many steps; how many is the same for
+all that count in one place. An address that was read from memory has no program. What does not live here: the code of
+accesses.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from hcq.cudacpu.lower.forms.analysis import destinations
+from hcq.cudacpu.lower.forms.analysis import destinations, registers_in
+from hcq.cudacpu.lower.forms.flow import blocks_of
 from hcq.cudacpu.lower.pointers import space_of
 from hcq.cudacpu.lower.types import is_type, signed, size, width
 from hcq.cudacpu.ptx.nodes import Address, Function, Immediate, Instruction, Operand, Register, Special, Symbol
@@ -55,6 +58,7 @@ class Code(IntEnum):
     smax = 24
     zext = 25  # bits
     sext = 26  # bits
+    count = 27  # the second plus as often the first as the loop went round
 
 
 _SPECIALS = {"tid": Code.tid, "ntid": Code.ntid, "ctaid": Code.ctaid, "nctaid": Code.nctaid}
@@ -70,10 +74,11 @@ class _Unknown(Exception):
 
 
 def of(function: Function, frame: Frame) -> bytes:
-    """The accesses of a kernel whose addresses are known so: for each its line, bytes, the length of the program, of 32
-    bits each, and the program."""
+    """The accesses of a kernel: for each its line, that of the only use of what it loads (0: there are more, or none),
+    bytes, the length of its address's program, of 32 bits each, and the program, which is empty where there is none."""
     found = b""
     known = _Values(function, frame)
+    uses = _uses(function)
     for each in function.body or ():
         if not isinstance(each, Instruction) or each.opcode not in _ACCESSES:
             continue
@@ -84,9 +89,23 @@ def of(function: Function, frame: Frame) -> bytes:
         try:
             program = known.address(address, space_of(each))
         except _Unknown:
-            continue
+            program = b""
         bytes_ = size(types[-1]) * next((_LANES[m] for m in each.modifiers if m in _LANES), 1)
-        found += struct.pack("<III", each.line, bytes_, len(program)) + program
+        lines = {line for name in destinations(each) for line in uses.get(name, (0,))}
+        used = lines.pop() if len(lines) == 1 else 0
+        found += struct.pack("<IIII", each.line, used, bytes_, len(program)) + program
+    return found
+
+
+def _uses(function: Function) -> dict[str, list[int]]:
+    """The lines of the instructions that read each register."""
+    found: dict[str, list[int]] = {}
+    for each in function.body or ():
+        if isinstance(each, Instruction):
+            written = () if each.opcode in ("st", "red", "bra") else destinations(each)
+            reads = each.operands[1:] if written else each.operands
+            for name in (name for operand in reads for name in registers_in(operand)):
+                found.setdefault(name, []).append(each.line)
     return found
 
 
@@ -99,12 +118,16 @@ class _Values:
                 for name in destinations(each):
                     once = name not in self.definitions and each.guard is None
                     self.definitions[name] = each if once else None
+        self.counting = _counting(function)  # registers, and their first values, steps and places
+        self.seen: set[int] = set()
+        self.loops: dict[str, set[int]] = {}  # the places where what a register's program has counts
         self.programs: dict[str, bytes | None] = {}
 
     def address(self, address: Address, space: str) -> bytes:
         """The program of an address. Raises _Unknown."""
         if space not in ("global", "generic", "const", "shared") or not isinstance(address.base, Register):
             raise _Unknown
+        self.seen = set()
         program = self.register(address.base)
         if space == "shared":
             program = bytes((Code.shared,)) + program + bytes((Code.sext, 32, Code.add))
@@ -115,13 +138,24 @@ class _Values:
         name = register.name
         if name not in self.programs:
             self.programs[name] = None  # for whoever asks meanwhile, round a loop
-            definition = self.definitions.get(name)
-            if definition is not None:
-                try:
+            definition, counting = self.definitions.get(name), self.counting.get(name)
+            before, self.seen = self.seen, set()
+            try:
+                if definition is not None:
                     program = self._computed(definition)
-                    self.programs[name] = program if len(program) <= _LONGEST else None
-                except _Unknown:
-                    pass
+                elif counting is not None:
+                    first, step, place = counting
+                    program = self._computed(first) + self._value(step, register.type) + bytes((Code.count,))
+                    program = _narrowed(program, register.type)
+                    self.seen.add(place)
+                else:
+                    raise _Unknown
+                # What counts in several places goes round by itself in each.
+                self.programs[name] = program if len(program) <= _LONGEST and len(self.seen) <= 1 else None
+            except _Unknown:
+                pass
+            self.loops[name], self.seen = self.seen, before
+        self.seen |= self.loops.get(name, set())
         found = self.programs[name]
         if found is None:
             raise _Unknown
@@ -196,6 +230,25 @@ class _Values:
         ):
             raise _Unknown
         return struct.pack("<BHB", Code.parameter, place.offset + base.offset + operand.offset, size(type))
+
+
+def _counting(function: Function) -> dict[str, tuple[Instruction, Operand, int]]:
+    """Registers with a first value and a step, added in one place: the number of the block that does it."""
+    found: dict[str, list[tuple[Instruction, int]]] = {}
+    for block in blocks_of(function):
+        for each in block.body:
+            for name in destinations(each):
+                found.setdefault(name, []).append((each, block.number))
+    counting = {}
+    for name, definitions in found.items():
+        if len(definitions) != 2 or any(each.guard is not None for each, _ in definitions):
+            continue
+        for (first, _), (step, place) in (definitions, definitions[::-1]):
+            adds = step.opcode == "add" and len(step.modifiers) == 1 and len(step.operands) == 3
+            if adds and isinstance(step.operands[1], Register) and step.operands[1].name == name:
+                counting[name] = first, step.operands[2], place
+                break
+    return counting
 
 
 def _constant(value: int) -> bytes:
