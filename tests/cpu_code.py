@@ -13,7 +13,7 @@ from hcq.drivers.cpu.compiler_c import ClangCompiler
 from hcq.drivers.cpu.library import ParamKind, unpack
 
 COMPILERS = ("clang", "gcc")
-FORMATS = dict(zip(ParamKind, "QbBhHiIqQeefd?bhiq", strict=True))
+FORMATS = dict(zip(ParamKind.ALL, "QbBhHiIqQeefd?bhiq", strict=True))
 
 
 def use_compiler(name, monkeypatch):

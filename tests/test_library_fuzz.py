@@ -101,11 +101,11 @@ def test_malformed_headers_of_objects_crash_nothing(library, data):
 
 names = st.text(st.characters(codec="utf-8"), max_size=40)
 accesses = st.sampled_from(ACCESSES)
-kinds = st.lists(st.sampled_from(ParamKind), max_size=70).map(lambda kinds: sorted(kinds, key=bool))
+kinds = st.lists(st.sampled_from(ParamKind.ALL), max_size=70).map(lambda kinds: sorted(kinds, key=bool))
 functions = st.builds(
     Function,
     name=names,
-    kind=st.sampled_from(EntryKind),
+    kind=st.sampled_from(EntryKind.ALL),
     params=st.none()
     | kinds.flatmap(lambda kinds: st.tuples(*[st.builds(Param, st.just(k), names, accesses) for k in kinds])),
     refused=names,

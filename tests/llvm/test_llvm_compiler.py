@@ -21,7 +21,7 @@ from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
 from hcq.drivers.cpu.library import EntryKind, ParamKind, unpack
 from hcq.errors import CompileError, InvalidProgram, LaunchError
 
-FORMATS = dict(zip(ParamKind, "QbBhHiIqQeHfd?bhiq", strict=True))
+FORMATS = dict(zip(ParamKind.ALL, "QbBhHiIqQeHfd?bhiq", strict=True))
 
 
 @pytest.fixture

@@ -6,10 +6,9 @@ The layout is described in docs/design/code.md. What does not live here: making 
 
 from __future__ import annotations
 
-import enum
 import struct
 import zlib
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from hcq.drivers.cpu import LIBRARY_VERSION
 from hcq.errors import InvalidProgram
@@ -26,37 +25,71 @@ TYPED = 1
 MACHINES = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183}  # e_machine of the ELF gABI
 
 
-class EntryKind(enum.IntEnum):
-    """How a function is entered; the numbers are those of native/core/program.hpp."""
+class Numbered(int):
+    """One of a few numbers that native/core/program.hpp has, with its name; made of any other number: ValueError.
 
-    PLAIN = 1  # C ABI function, called once a launch
-    ITEMS = 2  # C ABI function, called once a work-item
-    FIBERS = 3  # C ABI function with barriers, a fiber a work-item
-    GROUP = 4  # void(const uint8_t *kernargs, const GroupContext *), called once a work-group
-    PACKED = 5  # void(const uint8_t *kernargs), called once a launch
+    As enum.IntEnum, which takes as long to make these two as LLVM takes to parse a kernel.
+    """
+
+    name: str
+    ALL: ClassVar[tuple[Any, ...]] = ()
+
+    def __new__(cls, number: int) -> Self:
+        for one in cls.ALL:
+            if one == number:
+                found: Self = one
+                return found
+        raise ValueError(f"{number!r} is no {cls.__name__}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (int(self),)
+
+    @classmethod
+    def _named(cls, first: int, names: tuple[str, ...]) -> None:
+        for number, name in enumerate(names, first):
+            one = int.__new__(cls, number)
+            one.name = name
+            setattr(cls, name, one)
+            cls.ALL += (one,)
 
 
-class ParamKind(enum.IntEnum):
-    """What a parameter is; the numbers are those of native/core/program.hpp."""
+class EntryKind(Numbered):
+    """How a function is entered."""
 
-    POINTER = 0
-    I8 = 1
-    U8 = 2
-    I16 = 3
-    U16 = 4
-    I32 = 5
-    U32 = 6
-    I64 = 7
-    U64 = 8
-    F16 = 9
-    BF16 = 10
-    F32 = 11
-    F64 = 12
-    BOOLEAN = 13
-    BITS8 = 14  # integers whose sign nothing recorded, as those of LLVM IR
-    BITS16 = 15
-    BITS32 = 16
-    BITS64 = 17
+    PLAIN: ClassVar[EntryKind]  # C ABI function, called once a launch
+    ITEMS: ClassVar[EntryKind]  # C ABI function, called once a work-item
+    FIBERS: ClassVar[EntryKind]  # C ABI function with barriers, a fiber a work-item
+    GROUP: ClassVar[EntryKind]  # void(const uint8_t *kernargs, const GroupContext *), called once a work-group
+    PACKED: ClassVar[EntryKind]  # void(const uint8_t *kernargs), called once a launch
+
+
+EntryKind._named(1, ("PLAIN", "ITEMS", "FIBERS", "GROUP", "PACKED"))
+
+
+class ParamKind(Numbered):
+    """What a parameter is."""
+
+    POINTER: ClassVar[ParamKind]
+    I8: ClassVar[ParamKind]
+    U8: ClassVar[ParamKind]
+    I16: ClassVar[ParamKind]
+    U16: ClassVar[ParamKind]
+    I32: ClassVar[ParamKind]
+    U32: ClassVar[ParamKind]
+    I64: ClassVar[ParamKind]
+    U64: ClassVar[ParamKind]
+    F16: ClassVar[ParamKind]
+    BF16: ClassVar[ParamKind]
+    F32: ClassVar[ParamKind]
+    F64: ClassVar[ParamKind]
+    BOOLEAN: ClassVar[ParamKind]
+    BITS8: ClassVar[ParamKind]  # integers whose sign nothing recorded, as those of LLVM IR
+    BITS16: ClassVar[ParamKind]
+    BITS32: ClassVar[ParamKind]
+    BITS64: ClassVar[ParamKind]
 
     @property
     def size(self) -> int:
@@ -64,7 +97,12 @@ class ParamKind(enum.IntEnum):
         return _SIZES[self]
 
 
-_SIZES = dict(zip(ParamKind, (8, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 2, 4, 8), strict=True))
+ParamKind._named(
+    0,
+    ("POINTER", "I8", "U8", "I16", "U16", "I32", "U32", "I64", "U64", "F16", "BF16", "F32", "F64", "BOOLEAN")
+    + ("BITS8", "BITS16", "BITS32", "BITS64"),
+)
+_SIZES = (8, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 2, 4, 8)
 
 
 class Param(NamedTuple):
