@@ -26,6 +26,7 @@ Flight& flight_make(Queue* q, const uint8_t* packet, uint32_t units) {
   x.begins = nullptr;
   x.followed = nullptr;
   x.count = 1;
+  x.by_host = x.command.timed;
   return x;
 }
 
@@ -51,6 +52,14 @@ Signal* flight_sets(const Flight& x, uint64_t* value) {
   }
 }
 
+bool flight_promises(const Flight& x, const Signal* signal, uint64_t value) {
+  uint64_t promised = 0;
+  if (flight_sets(x, &promised) != signal || promised < value) return false;
+  // The lane sets it a moment before its word says so. Whoever saw that may have set it back, and wait for the next
+  // time: the host here, or other processes, which nobody counts.
+  return !x.command.written || (signal->pooled && x.host_sets == signal->host_sets.load(std::memory_order_relaxed));
+}
+
 bool flights_open(Queue* q, std::string* error) {
   Flights& f = *q->flights;
   if (!f.lane) f.lane = interface_of(q).open(q->device->context, error);
@@ -62,52 +71,36 @@ void queue_release_later(Queue* q) {
   queue_release(q);
 }
 
-namespace {
 std::string name_of(const Flight& x) {
   std::string name =
       x.header()->type == PacketType::exec ? reinterpret_cast<const ExecPacket*>(x.head)->program->name : "copy";
   return x.count == 1 ? name : "one of " + std::to_string(x.count) + " commands from " + name + " on";
 }
 
-bool is_command(const Flight& x) {
-  return x.header()->type == PacketType::exec || x.header()->type == PacketType::copy;
-}
-
+namespace {
 Timing* timing_of(const Flight& x) {
   if (!(x.header()->flags & kTimed)) return nullptr;
   return x.header()->type == PacketType::exec ? reinterpret_cast<const ExecExtra*>(x.head + kUnit)->timing
                                               : reinterpret_cast<const CopyPacket*>(x.head)->timing;
 }
 
-// The end of a packet that the interface refused: the device is lost, once what came before is over.
-Gave refused(Queue* q, const std::string& name) {
-  Flights& f = *q->flights;
-  if (f.size()) return Gave::full;
-  device_lose(q->device, fault_record(Fault{q->device->name, name, f.refusal}), q);
-  f.refusal.clear();
-  return Gave::lost;
-}
-
-Gave gave(Queue* q, Flight& x, bool given, const std::string& error) {
-  Flights& f = *q->flights;
-  if (!given) {
-    f.refusal = error;
-    return refused(q, name_of(x));
-  }
-  x.begins = f.begins;
-  f.begins = nullptr;
-  f.unflushed |= x.command.event != nullptr;  // what is nothing needs no lane
-  flight_added(f);
-  if (f.size() == 1) q->running.store(x.head, std::memory_order_release);
-  return Gave::yes;
-}
-
-// Whether what a flight follows is over for the host too: signals are set in the order that queues wait for.
+// Whether what a flight follows is over for the host too, where that sets signals: in the order that queues wait for.
 bool reached(const Flight& x) {
-  auto* p = reinterpret_cast<const SignalPacket*>(x.head);
-  if (signal_reached(*p->signal->memory, p->value) != Reached::no) return true;
+  if (!x.by_host) return true;
+  auto ended = [&] { return x.followed->flights->landed.load(std::memory_order_acquire) > x.follows; };
+  if (ended()) return true;
   flights_look(x.followed);
-  return signal_reached(*p->signal->memory, p->value) != Reached::no;
+  return ended();
+}
+
+// A signal that the lane of a device was to set, which is lost: it may still do so, until its context is gone. So the
+// memory is nobody else's any more.
+void fail_set(Queue* q, Flight& x) {
+  uint64_t value, error = q->device->fault.load(std::memory_order_acquire);
+  Signal* s = flight_sets(x, &value);
+  if (!s) return;
+  if (x.command.written) s->refs.fetch_add(1, std::memory_order_relaxed);  // packets that name it keep one as well
+  signal_fail(*s->memory, error, value, UINT64_MAX);
 }
 
 // The end of the oldest flight. What ended well is what it is, on a lost device too.
@@ -130,8 +123,7 @@ void land(Queue* q, bool failed) {
   if (is_command(x)) {
     if (failed) {
       if (Timing* timing = timing_of(x)) timing->release();
-      uint64_t value, error = q->device->fault.load(std::memory_order_acquire);
-      if (Signal* s = flight_sets(x, &value)) signal_fail(*s->memory, error, value, UINT64_MAX);
+      fail_set(q, x);
       q->completed.store(q->completed.load(std::memory_order_relaxed) + 1, std::memory_order_release);
       q->running.store(nullptr, std::memory_order_release);
     } else {
@@ -141,21 +133,25 @@ void land(Queue* q, bool failed) {
       command_ended(q, x.head, x.record, start, end);
     }
   } else if (failed) {
-    uint64_t value, error = q->device->fault.load(std::memory_order_acquire);
-    if (Signal* s = flight_sets(x, &value)) signal_fail(*s->memory, error, value, UINT64_MAX);
+    fail_set(q, x);
   } else {
     auto* p = reinterpret_cast<SignalPacket*>(x.head);
     if (x.header()->type == PacketType::timestamp) {
       p->signal->memory->timestamp.store(f.ended, std::memory_order_release);
     } else if (x.header()->type == PacketType::signal) {
       if (__builtin_expect(recording() != 0, 0)) record_order(q, RecordKind::signal, p->signal, p->value);
-      signal_set(*p->signal->memory, p->value);
+      if (x.command.written)
+        signal_wake(*p->signal->memory);
+      else
+        signal_set(*p->signal->memory, p->value);
     } else if (x.followed && __builtin_expect(recording() != 0, 0)) {
       record_order(q, RecordKind::wait, p->signal, p->value);
     }
   }
   uint64_t position = x.position;
+  f.by_host -= x.by_host;
   if (x.followed) queue_release_later(x.followed);
+  f.landed.store(f.landed.load(std::memory_order_relaxed) + 1, std::memory_order_release);  // one writer
   f.first = (f.first + 1) % kFlights;
   f.count.store(f.size() - 1, std::memory_order_relaxed);
   if (f.size() && is_command(f.at(0))) q->running.store(f.at(0).head, std::memory_order_release);
@@ -191,91 +187,9 @@ bool flights_promise(const Queue* q, const Signal* signal, uint64_t value) {
   const Flights& f = *q->flights;
   for (uint32_t i = f.size(); i-- > 0;) {
     uint64_t promised = 0;
-    if (flight_sets(f.at(i), &promised) == signal) return promised >= value;
+    if (flight_sets(f.at(i), &promised) == signal) return flight_promises(f.at(i), signal, value);
   }
   return false;
-}
-
-Gave flights_exec(Queue* q, uint8_t* packet, const uint8_t* arguments, bool nothing) {
-  if (flights_full(q)) return Gave::full;
-  auto* p = reinterpret_cast<ExecPacket*>(packet);
-  if (!q->flights->refusal.empty()) return refused(q, p->program->name);
-  Flight& x = flight_make(q, packet, p->header.flags & kTimed ? 2 : 1);
-  std::string error;
-  bool done = nothing;
-  if (!nothing && flights_open(q, &error)) {
-    x.given = now_ns();
-    done = interface_of(q).exec(q->flights->lane, *p->program, arguments, p->groups, p->items, &x.command, &error);
-  }
-  return gave(q, x, done, error);
-}
-
-Gave flights_copy(Queue* q, uint8_t* packet) {
-  if (flights_full(q)) return Gave::full;
-  auto* p = reinterpret_cast<CopyPacket*>(packet);
-  if (!q->flights->refusal.empty()) return refused(q, "copy");
-  Flight& x = flight_make(q, packet, 1);
-  std::string error;
-  bool done = p->bytes == 0 || p->destination == p->source;
-  if (!done && flights_open(q, &error)) {
-    x.given = now_ns();
-    done = interface_of(q).copy(q->flights->lane, p->destination, p->source, p->bytes, &x.command, &error);
-  }
-  return gave(q, x, done, error);
-}
-
-Batched flights_batch(Queue* q, uint32_t end, uint32_t count) {
-  Flights& f = *q->flights;
-  if (flights_full(q)) return Batched::full;
-  BoundCommands* commands = q->nested;
-  uint32_t offset = q->nested_offset;
-  Flight& x = flight_make(q, commands->memory + static_cast<size_t>(offset) * kUnit, 1);
-  x.count = count;
-  std::string error = f.refusal;
-  bool done = false;
-  if (error.empty() && flights_open(q, &error)) {
-    x.given = now_ns();
-    done = interface_of(q).batch(f.lane, commands, offset, end, &x.command, &error);
-    if (!done && error.empty()) return Batched::no;
-  }
-  switch (gave(q, x, done, error)) {
-    case Gave::yes:
-      return Batched::yes;
-    case Gave::full:
-      return Batched::full;
-    default:
-      return Batched::lost;
-  }
-}
-
-bool flights_signal(Queue* q, Signal* signal, uint64_t value, bool reserve) {
-  if (flights_full(q) && !reserve) return false;
-  SignalPacket packet{{PacketType::signal, 1, 0, 0}, signal, value};
-  flight_make(q, reinterpret_cast<const uint8_t*>(&packet), 1);
-  flight_added(*q->flights);
-  q->flights->begins = nullptr;
-  if (interface_of(q).follow) q->flights->offered.store(true, std::memory_order_relaxed);
-  return true;
-}
-
-bool flights_timestamp(Queue* q, Signal* signal) {
-  Flights& f = *q->flights;
-  if (flights_full(q)) return false;
-  if (!f.size()) {
-    // Nothing runs: it is now, or where a command follows, when that begins.
-    signal->memory->timestamp.store(now_ns(), std::memory_order_release);
-    f.begins = signal;
-    return true;
-  }
-  SignalPacket packet{{PacketType::timestamp, 1, 0, 0}, signal, 0};
-  Flight& x = flight_make(q, reinterpret_cast<const uint8_t*>(&packet), 1);
-  std::string unsaid;  // then the end of the command before is the time
-  if (interface_of(q).stamp && f.lane) {
-    x.given = now_ns();
-    if (interface_of(q).stamp(f.lane, &x.command, &unsaid)) f.unflushed = true;
-  }
-  flight_added(f);
-  return true;
 }
 
 bool flights_settle(Queue* q) {

@@ -14,9 +14,12 @@ struct Flight {
   alignas(64) uint8_t head[2 * kUnit];  // the packet, and of a timed launch its extra unit
   Command command;
   uint64_t record, position, given;
-  Signal* begins;   // takes the time at which the command began
-  Queue* followed;  // of a wait that the lane does: whose command it is for; a reference
-  uint32_t count;   // of commands that it stands for: the packet, and those behind it in bound commands
+  Signal* begins;      // takes the time at which the command began
+  Queue* followed;     // of a wait that the lane does: whose command it is for; a reference
+  uint64_t follows;    // and that one's number among those that end there
+  uint32_t count;      // of commands that it stands for: the packet, and those behind it in bound commands
+  uint32_t host_sets;  // of the signal that the lane sets, when it was given
+  bool by_host;        // its end is told here: times, or a signal that the lane doesn't set, or follows such a one
   PacketHeader* header() { return reinterpret_cast<PacketHeader*>(head); }
   const PacketHeader* header() const { return reinterpret_cast<const PacketHeader*>(head); }
 };
@@ -35,6 +38,9 @@ struct Flights {
   void* lane = nullptr;
   Signal* begins = nullptr;  // a time-stamp right before the next command
   uint64_t ended = 0;        // when the last command was over, where a time-stamp follows it
+  uint32_t by_host = 0;      // how many of those in flight are
+  // How many ended, ever. Release: who sees one that is counted sees what its end set.
+  std::atomic<uint64_t> landed{0};
 
   Flight& at(uint32_t i) { return slots[(first + i) % kFlights]; }
   const Flight& at(uint32_t i) const { return slots[(first + i) % kFlights]; }
@@ -43,11 +49,21 @@ struct Flights {
 
 inline const Interface& interface_of(const Queue* q) { return *q->flights->interface; }
 
+inline bool is_command(const Flight& x) {
+  return x.header()->type == PacketType::exec || x.header()->type == PacketType::copy;
+}
+std::string name_of(const Flight& x);
+
 // A flight for a packet, behind the others. It counts once it is `flight_added`.
 Flight& flight_make(Queue* q, const uint8_t* packet, uint32_t units);
-inline void flight_added(Flights& f) { f.count.store(f.size() + 1, std::memory_order_relaxed); }
+inline void flight_added(Flights& f, const Flight& x) {
+  f.by_host += x.by_host;
+  f.count.store(f.size() + 1, std::memory_order_relaxed);
+}
 // The signal that the end of a flight sets, or null.
 Signal* flight_sets(const Flight& x, uint64_t* value);
+// Whether that is `signal`, to `value` or more, and still to come: not set and set back before the end is known here.
+bool flight_promises(const Flight& x, const Signal* signal, uint64_t value);
 // The lane is opened with the first command that needs it; false: it can't be.
 bool flights_open(Queue* q, std::string* error);
 // Drops a reference. A lane is not closed here: were it the last one, the pool takes it over.

@@ -23,12 +23,14 @@ size_t others_in_flight(const Queue* q, Queue** out) {
 }
 
 // Has q's lane stand until `other` has carried out what sets `signal` to `value`, if that was given. Under both locks.
-bool follow(Queue* q, Queue* other, Signal* signal, uint64_t value) {
+bool follow(Queue* q, Queue* other, Signal* signal, uint64_t value, bool* settled) {
   Flights& theirs = *other->flights;
-  uint64_t promised = 0;
+  *settled = flights_settle(other);  // what is over promises nothing
   uint32_t i = 0;
-  while (i < theirs.size() && !(flight_sets(theirs.at(i), &promised) == signal && promised >= value)) ++i;
+  while (i < theirs.size() && !flight_promises(theirs.at(i), signal, value)) ++i;
   if (i == theirs.size()) return false;
+  uint64_t number = theirs.landed.load(std::memory_order_relaxed) + i;
+  bool by_host = !theirs.at(i).command.written;
   while (i && !theirs.at(i).command.event) --i;
   std::string unsaid;  // the host waits then
   if (!theirs.at(i).command.event || !flights_open(q, &unsaid)) return false;
@@ -38,7 +40,10 @@ bool follow(Queue* q, Queue* other, Signal* signal, uint64_t value) {
   if (!interface_of(q).follow(q->flights->lane, theirs.at(i).command, &x.command, &unsaid)) return false;
   queue_retain(other);
   x.followed = other;
-  flight_added(*q->flights);
+  x.follows = number;
+  q->flights->unflushed = true;
+  x.by_host = by_host;
+  flight_added(*q->flights, x);
   return true;
 }
 }  // namespace
@@ -59,8 +64,10 @@ bool flights_follow(Queue* q, Signal* signal, uint64_t value) {
       }
     }
     if (locked) {
-      follows = follow(q, others[i], signal, value);
+      bool settled = false;
+      follows = follow(q, others[i], signal, value, &settled);
       others[i]->step_lock.unlock();
+      if (settled) signal_wake(others[i]->done);
       leave(others[i]);
     }
     queue_release_later(others[i]);

@@ -16,6 +16,9 @@ struct Command {
   void* event = nullptr;    // null: there is nothing to carry out, it is over once what came before is
   void* scratch = nullptr;  // memory that it needs until then
   bool timed = false;       // somebody will ask when it ran; said before it is given
+  Signal* sets = nullptr;   // said before too: what the lane may set to `value` itself behind it
+  uint64_t value = 0;
+  bool written = false;  // the lane does, before the command is over: the host sets it no more
 };
 
 enum class Over : uint8_t { no, yes, failed };
@@ -52,6 +55,9 @@ struct Interface {
   // command is over, by the number that `mark` has for it, or for `ns`. `sleep` is called without the step lock.
   uint64_t (*mark)(const Command&) = nullptr;
   void (*sleep)(void* lane, uint64_t number, uint64_t ns) = nullptr;
+  // May be null. Has the lane set `out->sets` behind what it was given last. Where that is over no sooner than this,
+  // `out->event` stays null. False: the host sets it.
+  bool (*signal)(void* lane, Command* out) = nullptr;
 };
 
 // What stands between a queue's packets and its interface (flights.hpp). Under the step lock, but for its atomics.

@@ -24,6 +24,7 @@ enum PacketFlags : uint32_t {
   kTimed = 16,        // write start and end to `timing`
   kLabelled = 32,     // copy that sets no signal: `value` is its label in traces
   kRelative = 64,     // signal, wait: the value counts from the base of the indirect packet around it
+  kWritten = 128,     // of what is in flight: the signal that it completes is set already (flights.cpp)
 };
 
 // `record` is the packet's number on its queue (of bound commands: among them), and above that the number of the

@@ -160,7 +160,11 @@ void command_ended(Queue* q, uint8_t* packet, uint64_t record, uint64_t start, u
     q->record_signal = h->flags & kCompletes ? signal : nullptr;
     q->record_value = value;
   }
-  if (h->flags & kCompletes) signal_set(*signal->memory, value);
+  if (!(h->flags & kCompletes)) return;
+  if (__builtin_expect((h->flags & kWritten) != 0, 0))
+    signal_wake(*signal->memory);
+  else
+    signal_set(*signal->memory, value);
 }
 
 }  // namespace hcq

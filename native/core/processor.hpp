@@ -41,8 +41,9 @@ inline uint64_t value_of(const Queue* q, const SignalPacket* p) {
 
 // Whether the device's own timeline is at `value`, or will be when a command begins that is given now.
 inline bool comes(Queue* q, Signal* s, uint64_t value) {
+  if (in_flight(q) && flights_promise(q, s, value)) return true;  // first: the device writes where the value is
   if (s->memory->value.load(std::memory_order_acquire) >= value) return true;
-  return q->flights && (flights_promise(q, s, value) || flights_follow(q, s, value));
+  return q->flights && flights_follow(q, s, value);
 }
 
 // passing.cpp

@@ -12,7 +12,7 @@
 namespace hcq {
 
 namespace {
-constexpr size_t kSlab = 256;  // signals made at a time: 16 KiB of slots
+constexpr size_t kSlab = kSignalSlab / sizeof(SignalMemory);  // signals made at a time
 std::atomic<uint64_t> g_next_id{1};
 
 struct Pool {
@@ -48,7 +48,7 @@ Signal* signal_create(uint64_t value, SignalMemory* memory, void* owner) {
   }
   if (!slot) {
     if (g_pool->slots.empty()) {
-      auto* slab = static_cast<SignalMemory*>(std::aligned_alloc(64, kSlab * sizeof(SignalMemory)));
+      auto* slab = static_cast<SignalMemory*>(map_shared(kSignalSlab));
       if (!slab) {
         g_pool->lock.unlock();
         throw std::bad_alloc();

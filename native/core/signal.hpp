@@ -22,6 +22,10 @@ struct alignas(64) SignalMemory {
 };
 static_assert(sizeof(SignalMemory) == 64, "a signal is 64 bytes");
 
+// The pool's signals lie in slabs of this many bytes, aligned so: memory that can be mapped again for a device
+// (map_again), and stays for good.
+constexpr uint64_t kSignalSlab = 16384;
+
 // One a signal and process, reference counted; packets hold it as a raw pointer, kept valid by retirement (retire.hpp).
 struct Signal {
   std::atomic<uint32_t> refs{1};
@@ -29,8 +33,10 @@ struct Signal {
   uint64_t id = 0;  // for messages
   SignalMemory* memory = nullptr;
   std::atomic<Queue*> setter{nullptr};  // the queue that last took a command to set it: whom a waiter may step
-  bool pooled = true;                   // memory is a slot of our pool, not the caller's
-  void* owner = nullptr;                // PyObject* that keeps the caller's memory
+  // How often the host set it. Relaxed: whoever saw such a value, or comes after who did, sees the count too.
+  std::atomic<uint32_t> host_sets{0};
+  bool pooled = true;     // memory is a slot of our pool, not the caller's
+  void* owner = nullptr;  // PyObject* that keeps the caller's memory
 };
 
 enum class Reached : uint8_t { yes, no, failed };

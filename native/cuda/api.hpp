@@ -77,6 +77,18 @@ struct Copy3D {
 static_assert(sizeof(Copy3D) == 200, "CUDA_MEMCPY3D_v2");
 constexpr int kUnified = 4;
 
+// One of cuStreamBatchMemOp's.
+struct MemoryOperation {
+  int operation;
+  Address address;
+  uint64_t value;
+  unsigned flags;
+  Address alias;
+  uint64_t reserved;
+};
+static_assert(sizeof(MemoryOperation) == 48, "CUstreamBatchMemOpParams");
+constexpr int kWriteValue64 = 5;  // CU_STREAM_MEM_OP_WRITE_VALUE_64: after a fence for what came before it
+
 // X(name here, symbol, arguments)
 #define HCQ_CUDA_FUNCTIONS(X)                                                                       \
   X(init, cuInit, (unsigned))                                                                       \
@@ -136,6 +148,7 @@ constexpr int kUnified = 4;
   X(write_value, cuStreamWriteValue64_v2, (Handle, Address, uint64_t, unsigned))                            \
   X(wait_value, cuStreamWaitValue64_v2, (Handle, Address, uint64_t, unsigned))                              \
   X(function_load, cuFuncLoad, (Handle))                                                                    \
+  X(batch_operations, cuStreamBatchMemOp_v2, (Handle, unsigned, MemoryOperation*, unsigned))                \
   X(pool_create, cuMemPoolCreate, (Handle*, const PoolProperties*))                                         \
   X(pool_destroy, cuMemPoolDestroy, (Handle))                                                               \
   X(pool_set, cuMemPoolSetAttribute, (Handle, int, void*))                                                  \

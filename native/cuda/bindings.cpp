@@ -133,6 +133,9 @@ void bind(nb::module_& m) {
   m.def("cuda_devices", told_devices,
         "What NVIDIA's driver says of its devices, a dict each. Raises DeviceUnavailable where there is none.");
   nb::class_<Context>(m, "CudaContext", "A device's primary context; kept while anything of it is used.")
+      .def_prop_ro(
+          "sets_signals", [](const Context& c) { return c.words() && c.facts().registers; },
+          "Whether streams set signals themselves, where their memory can be mapped for that.")
       .def(
           "allocate",
           [](Context& c, size_t bytes, int use) {
@@ -255,9 +258,9 @@ void bind(nb::module_& m) {
       [] {
         const Held& h = g_held;
         return std::make_tuple(h.contexts.load(), h.streams.load(), h.modules.load(), h.allocations.load(),
-                               h.graphs.load());
+                               h.graphs.load(), h.mapped.load());
       },
-      "How many contexts, streams, modules, allocations and graphs of CUDA native code holds.");
+      "How many contexts, streams, modules, allocations, graphs and mappings of signals of CUDA native code holds.");
 }
 
 }  // namespace hcq::cuda

@@ -28,6 +28,7 @@ enum Attribute {
   kConcurrentManaged = 89,
   kCooperative = 95,
   kSharedMemoryOptin = 97,
+  kRegistersHost = 99,
   kPools = 115,
   kStreamOperations64 = 122,
 };
@@ -67,6 +68,7 @@ Facts facts_of(int index) {
   f.copy_engines = ask(kCopyEngines);
   f.stream_operations = ask(kStreamOperations64);
   f.pools = ask(kPools);
+  f.registers = ask(kRegistersHost);
   f.pci_domain = ask(kPciDomain);
   f.pci_bus = ask(kPciBus);
   f.pci_device = ask(kPciDevice);
@@ -130,9 +132,13 @@ Context::~Context() {
   --g_held.contexts;
   if (memory_stream_) --g_held.streams;
   end();
-  if (ended_) return;
+  if (ended_) {
+    unmap_all();
+    return;
+  }
   {
     Current current(*this);
+    unmap_all();
     if (anchor_) api().event_destroy(anchor_);
     for (void* page : word_pages_) api().host_free(page);
     if (pool_) api().pool_destroy(pool_);

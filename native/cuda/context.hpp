@@ -4,9 +4,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/base.hpp"
+#include "core/signal.hpp"
 #include "cuda/api.hpp"
 
 namespace hcq::cuda {
@@ -19,7 +21,7 @@ struct Facts {
   int driver_version;
   int group_items, group_size[3], groups[3];
   int local_memory, local_memory_most, multiprocessors, warp, major, minor;
-  int unified, maps_host, integrated, managed, cooperative, copy_engines, stream_operations, pools;
+  int unified, maps_host, integrated, managed, cooperative, copy_engines, stream_operations, pools, registers;
   int pci_domain, pci_bus, pci_device;
   std::vector<Ordinal> peers;  // whose memory it reaches
 };
@@ -32,7 +34,7 @@ class Context;
 
 // How many of CUDA's objects are held here. Relaxed: for tests of leaks, when nothing else runs.
 struct Held {
-  std::atomic<int64_t> contexts{0}, streams{0}, modules{0}, allocations{0}, graphs{0};
+  std::atomic<int64_t> contexts{0}, streams{0}, modules{0}, allocations{0}, graphs{0}, mapped{0};
   std::atomic<int64_t> graphs_made{0};  // in all
 };
 extern Held g_held;
@@ -53,6 +55,22 @@ class Current {
 struct Word {
   std::atomic<uint64_t>* host;
   Address device;
+};
+
+// Memory of signals as a context has it: `bytes` from `start` on are at `device` there; 0: they are nowhere.
+struct Mapped {
+  uint64_t start = 0, bytes = 0;
+  Address device = 0;
+  void* alias = nullptr;  // the second mapping
+  bool holds(const void* p) const { return reinterpret_cast<uint64_t>(p) - start < bytes; }
+  Address of(const void* p) const { return device ? device + (reinterpret_cast<uint64_t>(p) - start) : 0; }
+};
+
+// A signal in a caller's memory. Records of signals are recycled with another number, never freed.
+struct Placed {
+  const Signal* signal;
+  uint64_t id;
+  Mapped mapped;
 };
 
 class Context : public std::enable_shared_from_this<Context> {
@@ -83,6 +101,8 @@ class Context : public std::enable_shared_from_this<Context> {
 
   Word take_word();  // 0; throws Failure
   void give_word(Word word);
+  // The memory around a signal, as streams of this context write it; they can't where that has no device address.
+  Mapped mapped(const Signal* signal);
 
   // When `end` happened and `begin` was, in ns of CLOCK_MONOTONIC; both are over, and were given at `given`. The event
   // `*end` may be changed for another. False: CUDA doesn't say.
@@ -105,6 +125,16 @@ class Context : public std::enable_shared_from_this<Context> {
   std::mutex words_lock_;  // a leaf
   std::vector<void*> word_pages_;
   std::vector<Word> free_words_;
+
+  bool page_locked(Address at);  // by allocate() of this context
+  Mapped map(void* page, uint64_t bytes);
+  Mapped map_placed(const Signal* signal);
+  void unmap(const Mapped& mapped);  // nothing is written there any more
+  void unmap_all();
+
+  std::mutex mapped_lock_;  // a leaf
+  std::unordered_map<uint64_t, Mapped> slabs_;
+  std::vector<Placed> placed_;
 
   std::mutex clock_lock_;    // a leaf
   Handle anchor_ = nullptr;  // an event of which the host's time is known

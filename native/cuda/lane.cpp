@@ -14,6 +14,7 @@ namespace hcq::cuda {
 
 namespace {
 constexpr uint32_t kCommands = 72;      // more than are in flight at a time (flights.cpp)
+constexpr uint32_t kWrites = 8;         // that are given to the stream at a time
 constexpr uint32_t kLooks = 64;         // looks at the word, before the stream is asked whether it failed
 constexpr size_t kMostArguments = 512;  // 4096 bytes of kernargs, 8 each
 constexpr std::chrono::microseconds kNap{50};
@@ -80,9 +81,14 @@ struct Lane {
   Word word{nullptr, 0};
   uint64_t given = 0;
   uint32_t looks = 0;
-  uint64_t last = 0;                 // until when its last timed command ran
-  Handle told = nullptr;             // the event that the teller waits for
-  std::atomic<bool> suspect{false};  // relaxed: the next look asks the stream
+  uint64_t last = 0;                    // until when its last timed command ran
+  Handle told = nullptr;                // the event that the teller waits for
+  std::atomic<bool> suspect{false};     // relaxed: the next look asks the stream
+  MemoryOperation writes[kWrites];      // behind the last command, not given yet; the word's is the last
+  uint32_t held = 0;                    // how many
+  std::string broken;                   // why some could not be given
+  Mapped slab;                          // the last that had a signal
+  bool inside = false, pushed = false;  // its context is this thread's, from a command until flush()
   Given commands[kCommands];
   std::vector<Given*> free;
   std::vector<Handle> events;  // that are not in use; with timing
@@ -135,29 +141,77 @@ bool record_event(Lane& lane, Handle* out, std::string* error) {
   return take_event(lane, out, error) && !failed(api().event_record(*out, lane.stream), "cuEventRecord", error);
 }
 
+// Makes the lane's context this thread's, up to leave_context(): once for the commands of a step, not for each.
+void enter_context(Lane& lane) {
+  if (lane.inside) return;
+  lane.pushed = api().push(lane.context->handle()) == kSuccess;
+  lane.inside = true;
+}
+
+void leave_context(Lane& lane) {
+  Handle ours = nullptr;
+  if (lane.inside && lane.pushed) api().pop(&ours);
+  lane.inside = false;
+}
+
+// Gives the stream what is to be written behind its last command.
+void write(Lane& lane) {
+  Result result = kSuccess;
+  if (lane.held > 1 && api().batch_operations) {
+    result = api().batch_operations(lane.stream, lane.held, lane.writes, 0);
+  } else {
+    for (uint32_t i = 0; i < lane.held && result == kSuccess; ++i)
+      result = api().write_value(lane.stream, lane.writes[i].address, lane.writes[i].value, 0);
+  }
+  lane.held = 0;
+  if (result != kSuccess && lane.broken.empty()) lane.broken = failure_of("cuStreamWriteValue64", result);
+}
+
+void hold(Lane& lane, Address at, uint64_t value) {
+  lane.writes[lane.held++] = MemoryOperation{kWriteValue64, at, value, 0, 0, 0};
+}
+
+// Where the stream writes a signal's value; 0: it can't.
+Address value_at(Lane& lane, const Signal* signal) {
+  const void* value = &signal->memory->value;
+  if (lane.slab.holds(value)) return lane.slab.of(value);
+  Mapped mapped = lane.context->mapped(signal);
+  if (signal->pooled) lane.slab = mapped;  // slabs stay; callers' memory does not
+  return mapped.of(value);
+}
+
 // What comes before a command, and behind it. The driver has what was given in between, be it that the rest fails.
 Given* begin_command(Lane& lane, bool timed, std::string* error) {
+  enter_context(lane);
+  if (lane.held) write(lane);
   Given* g = lane.free.back();
   lane.free.pop_back();
   g->number = lane.given + 1;
   if (!timed || record_event(lane, &g->begin, error)) return g;
   give_event(lane, &g->begin);
   lane.free.push_back(g);
+  leave_context(lane);
   return nullptr;
 }
 
 bool end_command(Lane& lane, Given* g, bool done, bool timed, Command* out, std::string* error) {
   if (done && (timed || !lane.word.host)) done = record_event(lane, &g->end, error);
-  if (done && lane.word.host)
-    done = !failed(api().write_value(lane.stream, lane.word.device, g->number, 0), "cuStreamWriteValue64", error);
   if (done) {
     lane.given = g->number;
     out->event = g;
+    if (!lane.word.host) return true;
+    // The signal before the word: who sees the word wakes those who wait for the signal.
+    Address at = out->sets ? value_at(lane, out->sets) : 0;
+    if (at) hold(lane, at, out->value);
+    hold(lane, lane.word.device, g->number);
+    out->written = at != 0;
+    if (out->sets) write(lane);  // else signals may follow, which are written with it
     return true;
   }
   give_event(lane, &g->begin);
   give_event(lane, &g->end);
   lane.free.push_back(g);
+  leave_context(lane);
   return false;
 }
 
@@ -200,7 +254,6 @@ bool exec(void* opened, const Program& program, const uint8_t* arguments, const 
           const uint32_t items[3], Command* out, std::string* error) {
   auto& lane = *static_cast<Lane*>(opened);
   const auto& kernel = *static_cast<const Kernel*>(program.entry);
-  Current current(*lane.context);
   Given* g = begin_command(lane, out->timed, error);
   if (!g) return false;
   void* pointers[kMostArguments];
@@ -215,7 +268,6 @@ bool exec(void* opened, const Program& program, const uint8_t* arguments, const 
 
 bool copy(void* opened, uint64_t destination, uint64_t source, uint64_t bytes, Command* out, std::string* error) {
   auto& lane = *static_cast<Lane*>(opened);
-  Current current(*lane.context);
   uint64_t apart = destination > source ? destination - source : source - destination;
   Given* g = begin_command(lane, out->timed, error);
   if (!g) return false;
@@ -241,7 +293,6 @@ bool copy(void* opened, uint64_t destination, uint64_t source, uint64_t bytes, C
 
 bool stamp(void* opened, Command* out, std::string* error) {
   auto& lane = *static_cast<Lane*>(opened);
-  Current current(*lane.context);
   Given* g = begin_command(lane, false, error);
   return g && end_command(lane, g, true, true, out, error);
 }
@@ -249,8 +300,8 @@ bool stamp(void* opened, Command* out, std::string* error) {
 bool follow(void* opened, const Command& other, Command* out, std::string* error) {
   auto& lane = *static_cast<Lane*>(opened);
   const Given& theirs = *static_cast<const Given*>(other.event);
-  Current current(*lane.context);
   Given* g = begin_command(lane, false, error);
+  if (!g) return false;
   bool done = theirs.lane->word.host
                   ? !failed(api().wait_value(lane.stream, theirs.lane->word.device, theirs.number, kWaitAtLeast),
                             "cuStreamWaitValue64", error)
@@ -260,14 +311,33 @@ bool follow(void* opened, const Command& other, Command* out, std::string* error
 
 bool batch(void* opened, BoundCommands* commands, uint32_t offset, uint32_t end, Command* out, std::string* error) {
   auto& lane = *static_cast<Lane*>(opened);
-  Current current(*lane.context);
   Given* g = begin_command(lane, out->timed, error);
   if (!g) return false;
   bool done = launch_batch(lane.context, lane.stream, commands, offset, end, error);
   return end_command(lane, g, done, out->timed, out, error);
 }
 
-void flush(void*) {}
+bool signal(void* opened, Command* out) {
+  auto& lane = *static_cast<Lane*>(opened);
+  Address at = lane.word.host ? value_at(lane, out->sets) : 0;
+  if (!at) return false;
+  if (lane.held && lane.held < kWrites) {
+    lane.writes[lane.held] = lane.writes[lane.held - 1];  // the word stays the last
+    lane.writes[lane.held - 1] = MemoryOperation{kWriteValue64, at, out->value, 0, 0, 0};
+    ++lane.held;
+    out->written = true;
+    return true;
+  }
+  std::string unsaid;
+  Given* g = begin_command(lane, false, &unsaid);
+  return g && end_command(lane, g, true, false, out, &unsaid) && out->written;
+}
+
+void flush(void* opened) {
+  auto& lane = *static_cast<Lane*>(opened);
+  if (lane.held) write(lane);  // within enter_context()
+  leave_context(lane);
+}
 
 Over over(const Command& command, std::string* error) {
   const Given& g = *static_cast<const Given*>(command.event);
@@ -283,7 +353,17 @@ Over over(const Command& command, std::string* error) {
     lane.suspect.store(false, std::memory_order_relaxed);
     return Over::no;
   }
-  if (result == kSuccess) return Over::yes;
+  if (result == kSuccess) {
+    // All that was given is over. What was not is given now, or could not be.
+    if (!lane.word.host || lane.word.host->load(std::memory_order_acquire) >= g.number) return Over::yes;
+    if (!lane.broken.empty()) {
+      *error = lane.broken;
+      return Over::failed;
+    }
+    if (!lane.held) return Over::yes;
+    write(lane);
+    return Over::no;
+  }
   lane.context->abandon();
   *error = "CUDA says " + words(result);
   return Over::failed;
@@ -327,8 +407,12 @@ void drop(const Command& command) {
 
 void leave(void* context) { delete static_cast<std::shared_ptr<Context>*>(context); }
 
-constexpr Interface kInterface = {open, close, exec,  copy,  flush,  over, times,
-                                  tell, drop,  leave, stamp, follow, true, batch};
+constexpr Interface table() {
+  Interface all = {open, close, exec, copy, flush, over, times, tell, drop, leave, stamp, follow, true, batch};
+  all.signal = signal;
+  return all;
+}
+constexpr Interface kInterface = table();
 }  // namespace
 
 const Interface& interface() { return kInterface; }

@@ -118,6 +118,16 @@ bool Context::reaches(Address at) {
   return true;
 }
 
+bool Context::page_locked(Address at) {
+  Table& t = table();
+  std::lock_guard<std::mutex> guard(t.lock);
+  auto next = t.all.upper_bound(at);
+  if (next == t.all.begin()) return false;
+  --next;
+  const Allocation& found = next->second;
+  return found.owner == this && found.use == Use::host && at + sizeof(SignalMemory) <= next->first + found.bytes;
+}
+
 Word Context::take_word() {
   std::lock_guard<std::mutex> guard(words_lock_);
   if (free_words_.empty()) {

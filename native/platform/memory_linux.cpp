@@ -45,6 +45,23 @@ void* reserve_addresses(uint64_t bytes) {
   return raw == MAP_FAILED ? nullptr : raw;
 }
 
+void* map_shared(uint64_t bytes) {
+  void* raw = mmap(nullptr, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  uint64_t start = reinterpret_cast<uint64_t>(raw), aligned = (start + bytes - 1) / bytes * bytes;
+  if (aligned > start) munmap(raw, aligned - start);
+  munmap(reinterpret_cast<void*>(aligned + bytes), start + bytes - aligned);
+  auto* at = reinterpret_cast<void*>(aligned);
+  if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at) return at;
+  munmap(at, bytes);
+  return nullptr;
+}
+
+void* map_again(void* address, uint64_t bytes) {
+  void* again = mremap(address, 0, bytes, MREMAP_MAYMOVE);  // of length 0: a second mapping
+  return again == MAP_FAILED ? nullptr : again;
+}
+
 void small_pages(void* address, uint64_t bytes) { madvise(address, bytes, MADV_NOHUGEPAGE); }  // a hint too
 
 void unmap_memory(void* address, uint64_t bytes) { munmap(address, bytes); }

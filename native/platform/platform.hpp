@@ -36,6 +36,11 @@ uint64_t thread_number();  // the system's for this thread: threading.get_native
 void* map_memory(uint64_t bytes, uint64_t alignment);
 // Address space with nothing behind it: who reads or writes there is stopped. nullptr when there is none.
 void* reserve_addresses(uint64_t bytes);
+// Memory of whole pages, zero, aligned to its size (a power of two), that map_again() shows at further addresses; a
+// forked child shares it. nullptr when there is none.
+void* map_shared(uint64_t bytes);
+// The same pages at one more address, of memory that is shared; nullptr where it isn't.
+void* map_again(void* address, uint64_t bytes);
 void small_pages(void* address, uint64_t bytes);  // of a mapping: no huge pages there
 void unmap_memory(void* address, uint64_t bytes);
 void drop_pages(void* address, uint64_t bytes);  // contents are lost; the address space stays

@@ -132,6 +132,7 @@ int set_value(PyObject* self, PyObject* value, void*) {
   uint64_t v;
   if (!parse_u64(value, &v, "the value of a signal")) return -1;
   if (watching() && tell("set_signal", "(OK)", self, static_cast<unsigned long long>(v)) == Told::failed) return -1;
+  s->host_sets.fetch_add(1, std::memory_order_relaxed);  // before the value, which is stored with release
   signal_set(*s->memory, v);
   return 0;
 }

@@ -103,6 +103,7 @@ class CUDADevice(NativeDevice):
             "peers": tuple(_name(number) for number in facts["peers"]),
             "host access": "by copies",
             "queues": ("compute", "copy"),
+            "signals": "set by streams" if self.native.sets_signals else "set by the host",
         }
 
 
