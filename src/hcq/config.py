@@ -191,6 +191,9 @@ CUDACPU_DEVICES = Count("HCQ_CUDACPU_DEVICES", 1, "Devices that the CUDA driver 
 CUDACPU_CC = Text("HCQ_CUDACPU_CC", "8.6", "Compute capability of its devices; PTX for a later one is refused.")
 CUDACPU_MEMORY = Size("HCQ_CUDACPU_MEMORY", 0, "Memory of each of its devices; 0 is half of the machine's.")
 CUDACPU_PEERS = Flag("HCQ_CUDACPU_PEERS", True, "Its devices reach each other's memory.")
+CUDACPU_WITHOUT = Text(
+    "HCQ_CUDACPU_WITHOUT", "", "What its devices do without, with commas between: memory-operations, pools, graphs ..."
+)
 CUDACPU_CHECK = Flag(
     "HCQ_CUDACPU_CHECK", False, "Its kernels check their memory accesses and barriers, and say who did what wrong."
 )

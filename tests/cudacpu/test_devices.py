@@ -38,6 +38,10 @@ test_devices = inside.each_of(
     "device_checks.py", HCQ_CUDACPU_DEVICES="3", HCQ_CUDACPU_CC="9.0", HCQ_CUDACPU_MEMORY="64M"
 )
 test_names = inside.each_of("names_checks.py")
+test_lacking = inside.each_of(
+    "lacking_checks.py",
+    HCQ_CUDACPU_WITHOUT="memory-operations,managed-access,pools,registering,graphs",
+)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +59,14 @@ def test_the_environment_says_which_devices_there_are(environment, said):
 
 
 @pytest.mark.parametrize(
-    "setting", ["HCQ_CUDACPU_DEVICES=two", "HCQ_CUDACPU_DEVICES=65", "HCQ_CUDACPU_CC=9", "HCQ_CUDACPU_MEMORY=some"]
+    "setting",
+    [
+        "HCQ_CUDACPU_DEVICES=two",
+        "HCQ_CUDACPU_DEVICES=65",
+        "HCQ_CUDACPU_CC=9",
+        "HCQ_CUDACPU_MEMORY=some",
+        "HCQ_CUDACPU_WITHOUT=pools,nothing",
+    ],
 )
 def test_a_setting_that_makes_no_sense_is_named(setting):
     name, value = setting.split("=")

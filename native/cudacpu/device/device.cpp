@@ -11,6 +11,7 @@
 #include "api/entry.hpp"
 #include "api/log.hpp"
 #include "device/context.hpp"
+#include "device/lacks.hpp"
 #include "memory/arena.hpp"
 #include "memory/memory.hpp"
 #include "run/crew.hpp"
@@ -147,6 +148,7 @@ bool Device::take(size_t bytes) {
 
 bool Device::attribute(CUdevice_attribute which, int* value) const {
   const Generation& made = generation(capability);
+  if (lacking && lacks(which)) return *value = 0, true;
   switch (which) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
@@ -260,6 +262,7 @@ CUresult make_devices() {
   if (!result) result = read_capability(&capability);
   if (!result) result = read_memory(&bytes);
   if (!result) result = read_peers();
+  if (!result) result = read_lacks();
   if (result) return result;
   for (int physical : visible(count)) {
     devices().push_back(new Device(static_cast<int>(devices().size()), physical, capability, bytes));

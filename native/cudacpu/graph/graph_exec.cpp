@@ -1,6 +1,7 @@
 // Executable graphs: made, launched, updated. See graph_exec.hpp.
 #include "graph/graph_exec.hpp"
 
+#include "device/lacks.hpp"
 #include "graph/capture.hpp"
 #include "graph/graph_memory.hpp"
 #include "stream/stream.hpp"
@@ -59,6 +60,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags, Instantia
   return with_graphs([&]() -> CUresult {
     Graph* graph = find_graph(handle);
     if (!out || !graph || graph->captures || graph->owner) return CUDA_ERROR_INVALID_VALUE;
+    if (lacks(Lack::graphs)) return CUDA_ERROR_NOT_SUPPORTED;
     if (flags & ~known_flags) {  // launches from kernels are among them
       why->result = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
       return flags & ~uint64_t{15} ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;

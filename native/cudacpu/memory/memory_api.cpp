@@ -1,5 +1,6 @@
 // The API's entries that allocate and free. What does not live here: pools (pool.cpp), what a pointer is (pointer.cpp).
 #include "api/entry.hpp"
+#include "device/lacks.hpp"
 #include "graph/capture.hpp"
 #include "graph/graph_memory.hpp"
 #include "memory/arena.hpp"
@@ -141,6 +142,7 @@ HCQ_API cuMemHostRegister_v2(void* at, size_t bytes, unsigned flags) {
   return with_context([&](Context& context) -> CUresult {
     constexpr unsigned known = 15;  // portable, device map, I/O memory, read-only
     if (!at || !bytes || (flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
+    if (lacks(Lack::registering)) return CUDA_ERROR_NOT_SUPPORTED;
     if (CUresult result = check_unsafe()) return result;
     auto range = std::make_shared<Range>(reinterpret_cast<uint64_t>(at), bytes, Memory::registered, &context, nullptr);
     range->flags = flags;

@@ -3,6 +3,7 @@
 
 #include "api/entry.hpp"
 #include "api/handle.hpp"
+#include "device/lacks.hpp"
 #include "graph/capture.hpp"
 #include "graph/graph_memory.hpp"
 #include "memory/pool.hpp"
@@ -37,6 +38,7 @@ CUresult with_location(const CUmemLocation* location, CUmemAllocationType type, 
 }
 
 CUresult allocate(CUdeviceptr* out, size_t bytes, const PoolPtr& pool, CUstream handle, Context& context) {
+  if (lacks(Lack::pools)) return CUDA_ERROR_NOT_SUPPORTED;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Stream> stream;
   if (CUresult result = find_stream(context, handle, &stream)) return result;
@@ -109,6 +111,7 @@ CUresult set(Pool& pool, CUmemPool_attribute which, const void* value) {
 
 HCQ_API cuMemPoolCreate(CUmemoryPool* out, const CUmemPoolProps* props) {
   return with_init([&]() -> CUresult {
+    if (lacks(Lack::pools)) return CUDA_ERROR_NOT_SUPPORTED;
     if (!out || !props) return CUDA_ERROR_INVALID_VALUE;
     if (props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED && props->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED) {
       return CUDA_ERROR_INVALID_VALUE;

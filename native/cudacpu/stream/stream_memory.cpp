@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "api/entry.hpp"
+#include "device/lacks.hpp"
 #include "stream/stream.hpp"
 
 namespace cudacpu {
@@ -116,6 +117,7 @@ CUresult check(const CUstreamBatchMemOpParams& op) {
 
 CUresult batch(CUstream stream, const CUstreamBatchMemOpParams* params, unsigned count, unsigned flags) {
   return with_context([&](Context&) -> CUresult {
+    if (lacks(Lack::memory_operations)) return CUDA_ERROR_NOT_SUPPORTED;
     NodePtr node;
     CUresult result = make_batch_mem_op(params, count, flags, &node);
     return result ? result : submit(stream, std::move(node));
