@@ -205,7 +205,11 @@ bool flights_settle(Queue* q) {
       if (over == Over::no) break;
       failed = over == Over::failed;
       f.failed |= failed;
-      if (failed) device_lose(q->device, fault_record(Fault{q->device->name, name_of(x), why}), q);  // the first stays
+      if (failed && !q->device->fault.load(std::memory_order_acquire)) {
+        Fault fault{q->device->name, name_of(x), why};
+        blame(q, &fault);
+        device_lose(q->device, fault_record(std::move(fault)), q);  // the first stays
+      }
     }
     land(q, failed || f.failed);
     any = true;

@@ -64,6 +64,10 @@ inline void flight_added(Flights& f, const Flight& x) {
 Signal* flight_sets(const Flight& x, uint64_t* value);
 // Whether that is `signal`, to `value` or more, and still to come: not set and set back before the end is known here.
 bool flight_promises(const Flight& x, const Signal* signal, uint64_t value);
+// Says whose failure it may be, where the interface can't: `command`, and in `message` the queues, where it may be
+// several. Under q's step lock; the others' are only tried. False: there is nothing better than what stands there.
+struct Fault;
+bool blame(Queue* q, Fault* fault);
 // The lane is opened with the first command that needs it; false: it can't be.
 bool flights_open(Queue* q, std::string* error);
 // Drops a reference. A lane is not closed here: were it the last one, the pool takes it over.

@@ -10,7 +10,12 @@ namespace {
 Gave refused(Queue* q, const std::string& name) {
   Flights& f = *q->flights;
   if (f.size()) return Gave::full;
-  device_lose(q->device, fault_record(Fault{q->device->name, name, f.refusal}), q);
+  Fault fault{q->device->name, name, f.refusal};
+  // What another queue's command broke refuses this one.
+  Fault broke = fault;
+  if (interface_of(q).broken && interface_of(q).broken(q->device->context, &broke.message) && blame(q, &broke))
+    fault = std::move(broke);
+  device_lose(q->device, fault_record(std::move(fault)), q);
   f.refusal.clear();
   return Gave::lost;
 }

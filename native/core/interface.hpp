@@ -58,6 +58,10 @@ struct Interface {
   // May be null. Has the lane set `out->sets` behind what it was given last. Where that is over no sooner than this,
   // `out->event` stays null. False: the host sets it.
   bool (*signal)(void* lane, Command* out) = nullptr;
+  // Both may be null: then `over` says which command failed. Else it may have been any that had not passed when the
+  // device broke; what the device's context says of that, if it did.
+  bool (*passed)(const Command& command) = nullptr;
+  bool (*broken)(void* context, std::string* error) = nullptr;
 };
 
 // What stands between a queue's packets and its interface (flights.hpp). Under the step lock, but for its atomics.

@@ -147,11 +147,15 @@ Context::~Context() {
   api().primary_release(facts_.ordinal);
 }
 
+Result Context::state() const {
+  Current current(*this);
+  return api().stream_query(memory_stream_);  // an error that stays shows everywhere
+}
+
 bool Context::broken() const {
   if (abandoned_ || !memory_stream_) return abandoned_;
-  Current current(*this);
-  Result state = api().stream_query(memory_stream_);  // an error that stays shows everywhere
-  return state != kSuccess && state != kNotReady;
+  Result now = state();
+  return now != kSuccess && now != kNotReady;
 }
 
 void Context::end() {

@@ -91,6 +91,7 @@ class Context : public std::enable_shared_from_this<Context> {
   void memory(uint64_t* free, uint64_t* total) const;
   // Whether this device's queues reach the memory at `at`: its own, another device's, the host's. Throws Failure.
   bool reaches(Address at);
+  Result state() const;  // kSuccess, kNotReady, or an error that stays
   // CUDA reported an error that stays with the context: nothing of it is given back any more.
   void abandon() { abandoned_ = true; }
   // Ends a context that such an error is in, so that its device can be opened anew. Nothing that is left of it is

@@ -2,13 +2,9 @@
 // command, by which the host and other streams know how far it is. Where a device can't write words, events say it.
 #include "cuda/lane.hpp"
 
-#include <chrono>
-#include <condition_variable>
-#include <cstdlib>
-#include <thread>
-
 #include "core/device.hpp"
 #include "cuda/batch.hpp"
+#include "cuda/teller.hpp"
 
 namespace hcq::cuda {
 
@@ -17,8 +13,6 @@ constexpr uint32_t kCommands = 72;      // more than are in flight at a time (fl
 constexpr uint32_t kWrites = 8;         // that are given to the stream at a time
 constexpr uint32_t kLooks = 64;         // looks at the word, before the stream is asked whether it failed
 constexpr size_t kMostArguments = 512;  // 4096 bytes of kernargs, 8 each
-constexpr std::chrono::microseconds kNap{50};
-constexpr unsigned kNaps = 40;  // with nothing to do, before the thread sleeps
 
 struct Lane;
 
@@ -28,50 +22,6 @@ struct Given {
   uint64_t number = 0;     // the word's value once it is over
   Handle begin = nullptr;  // an event before it, of one that is timed
   Handle end = nullptr;    // an event behind it, of one that is timed or has no word to look at
-};
-
-// Has commands_over called when an event is over. A thread a lane, made at the first wait that sleeps; it may block in
-// the driver, and is told there of a failure too, where a function given to the stream would not be called. While it is
-// awake it looks for more between naps, so that launches in a row make no system call for it.
-class Teller {
- public:
-  ~Teller() {
-    if (!thread_.joinable()) return;
-    state_->stop.store(true, std::memory_order_seq_cst);  // before the look at `asleep`, as below
-    wake();
-    // The last reference to the queue may have gone in the thread itself, which ends when it is back.
-    if (thread_.get_id() == std::this_thread::get_id())
-      thread_.detach();
-    else
-      thread_.join();
-  }
-
-  void tell(Queue* q, Lane* lane) {
-    // seq_cst: the queue before the look at `asleep`; the thread stores that before it looks for a queue
-    state_->queue.store(q, std::memory_order_seq_cst);
-    if (!thread_.joinable()) thread_ = std::thread(run, state_, lane);
-    wake();
-  }
-
- private:
-  struct State {
-    std::atomic<Queue*> queue{nullptr};  // who is told next
-    std::atomic<bool> stop{false}, asleep{false};
-    std::mutex lock;  // a leaf
-    std::condition_variable changed;
-    bool called() const { return queue.load(std::memory_order_seq_cst) || stop.load(std::memory_order_seq_cst); }
-  };
-  static void run(std::shared_ptr<State> state, Lane* lane);
-  static void sleep(State& state);
-
-  void wake() {
-    if (!state_->asleep.load(std::memory_order_seq_cst)) return;
-    std::lock_guard<std::mutex> guard(state_->lock);
-    state_->changed.notify_one();
-  }
-
-  std::shared_ptr<State> state_ = std::make_shared<State>();  // the thread may outlive the lane by a moment
-  std::thread thread_;
 };
 
 // All but `suspect` under the queue's step lock.
@@ -94,30 +44,6 @@ struct Lane {
   std::vector<Handle> events;  // that are not in use; with timing
   Teller teller;
 };
-
-void Teller::run(std::shared_ptr<State> state, Lane* lane) {
-  api().push(lane->context->handle());
-  for (unsigned naps = 0; !state->stop.load(std::memory_order_relaxed);) {
-    Queue* q = state->queue.exchange(nullptr, std::memory_order_acq_rel);
-    if (!q) {
-      if (++naps < kNaps)
-        std::this_thread::sleep_for(kNap);
-      else
-        sleep(*state);
-      continue;
-    }
-    naps = 0;
-    if (api().event_synchronize(lane->told) != kSuccess) lane->suspect.store(true, std::memory_order_relaxed);
-    commands_over(q);  // the lane may be gone then
-  }
-}
-
-void Teller::sleep(State& state) {
-  std::unique_lock<std::mutex> guard(state.lock);
-  state.asleep.store(true, std::memory_order_seq_cst);
-  state.changed.wait(guard, [&] { return state.called(); });
-  state.asleep.store(false, std::memory_order_relaxed);
-}
 
 bool failed(Result result, const char* what, std::string* error) {
   if (result == kSuccess) return false;
@@ -354,14 +280,14 @@ Over over(const Command& command, std::string* error) {
     return Over::no;
   }
   if (result == kSuccess) {
-    // All that was given is over. What was not is given now, or could not be.
     if (!lane.word.host || lane.word.host->load(std::memory_order_acquire) >= g.number) return Over::yes;
+    // The word would be there: what raises it was not given yet, or refused, or the driver is about to say what failed.
     if (!lane.broken.empty()) {
       *error = lane.broken;
       return Over::failed;
     }
-    if (!lane.held) return Over::yes;
-    write(lane);
+    if (lane.held) write(lane);
+    lane.suspect.store(true, std::memory_order_relaxed);
     return Over::no;
   }
   lane.context->abandon();
@@ -392,7 +318,7 @@ bool tell(const Command& command, Queue* q) {
       return false;
     }
   }
-  lane.teller.tell(q, &lane);
+  lane.teller.tell(q, lane.context->handle(), lane.told, &lane.suspect);
   return true;
 }
 
@@ -405,11 +331,30 @@ void drop(const Command& command) {
   if (command.scratch) lane.context->free(reinterpret_cast<Address>(command.scratch));
 }
 
+bool passed(const Command& command) {
+  const Given& g = *static_cast<const Given*>(command.event);
+  Lane& lane = *g.lane;
+  // acquire, as in over(); the word stays as it was when the context broke
+  if (lane.word.host) return lane.word.host->load(std::memory_order_acquire) >= g.number;
+  Current current(*lane.context);
+  return api().event_query(g.end) == kSuccess;
+}
+
+bool broken(void* opened, std::string* error) {
+  auto& context = **static_cast<std::shared_ptr<Context>*>(opened);
+  Result result = context.state();
+  if (result == kSuccess || result == kNotReady) return false;
+  *error = "CUDA says " + words(result);
+  return true;
+}
+
 void leave(void* context) { delete static_cast<std::shared_ptr<Context>*>(context); }
 
 constexpr Interface table() {
   Interface all = {open, close, exec, copy, flush, over, times, tell, drop, leave, stamp, follow, true, batch};
   all.signal = signal;
+  all.passed = passed;
+  all.broken = broken;
   return all;
 }
 constexpr Interface kInterface = table();

@@ -37,6 +37,13 @@ def dev(devices):
 
 
 @pytest.fixture
+def graphs():
+    """Skips where the stand-in is to make no CUDA graphs."""
+    if "graphs" in os.environ.get("HCQ_CUDACPU_WITHOUT", "").split(","):
+        pytest.skip("needs CUDA graphs")
+
+
+@pytest.fixture
 def nvrtc():
     """Skips where CUDA C can't be compiled."""
     from hcq.drivers.cuda import nvrtc

@@ -14,6 +14,7 @@ SOURCE = """
 extern "C" __global__ void good(int *out) { out[threadIdx.x] = threadIdx.x; }
 extern "C" __global__ void astray(int *out) { *(int *)8 = 1; out[0] = 1; }
 extern "C" __global__ void trapped(int *out) { if (threadIdx.x == 3) __trap(); out[0] = 1; }
+extern "C" __global__ void held(volatile int *gate) { while (*gate == 0) ; }
 """
 
 
@@ -52,6 +53,53 @@ def test_what_is_asked_of_the_driver_next_tells_of_the_kernel_too(dev, nvrtc, wh
     with pytest.raises(DeviceLost, match="ILLEGAL_ADDRESS"):
         for _ in range(1000):
             hcq.empty(1 << 20, hcq.i32, "CUDA") if what == "memory" else dev.runtime("good", lib)
+
+
+def test_the_command_that_failed_is_named_where_another_queue_waits_for_it(dev, nvrtc):
+    """What stands waiting for it on the device is not, whichever queue is told first."""
+    bad = dev.program("astray", SOURCE)
+    out, copied = hcq.zeros(64, hcq.i32, "CUDA"), hcq.zeros(64, hcq.i32, "CUDA")
+    dev.synchronize()
+    done = dev.signal_t()
+    kernargs = bad.fill_kernargs([out._buf])
+    with pytest.raises(DeviceLost) as lost:
+        dev.hw_compute_queue_t().exec(bad, kernargs, (1, 1, 1), (1, 1, 1)).signal(done, 1).submit(dev)
+        dev.hw_copy_queue_t().wait(done, 1).copy(copied._buf.va_addr, out._buf.va_addr, 4).signal(done, 2).submit(dev)
+        done.wait(2)
+    assert lost.value.command == "astray"
+
+
+def test_a_launch_that_is_refused_for_another_queues_failure_is_not_named_alone(dev, nvrtc):
+    good, bad = dev.program("good", SOURCE), dev.program("astray", SOURCE)
+    out, other = hcq.zeros(64, hcq.i32, "CUDA"), hcq.zeros(64, hcq.i32, "CUDA")
+    stream = dev.stream()
+    good(other, local_size=(64, 1, 1), stream=stream, wait=True)
+    dev.synchronize()
+    with pytest.raises(DeviceLost) as lost:
+        bad(out, local_size=(64, 1, 1))
+        while True:
+            good(other, local_size=(64, 1, 1), stream=stream)
+    assert "astray" in lost.value.command
+
+
+def test_all_that_were_under_way_are_named_where_it_may_have_been_any(dev, nvrtc):
+    bad, held = dev.program("astray", SOURCE), dev.program("held", SOURCE)
+    gate = hcq.Buffer("CUDA", 1, hcq.i32, options=hcq.BufferOptions(host=True), preallocate=True)
+    gate.copyin(np.zeros(1, np.int32))
+    out = hcq.zeros(64, hcq.i32, "CUDA")
+    stream = dev.stream()
+    dev.synchronize()
+    opened = np.frombuffer(hcq.queues.staging.host_view(gate._buf.va_addr, 4), np.int32)
+    try:
+        held(gate, stream=stream)
+        bad(out, local_size=(64, 1, 1))
+        with pytest.raises(DeviceLost, match="ILLEGAL_ADDRESS") as lost:
+            dev.synchronize()
+    finally:
+        opened[0] = 1
+    named = lost.value.command.removeprefix("one of ")
+    assert sorted(named.split(", ")) == ["astray", "held"] and named != lost.value.command
+    assert "CUDA stream" in str(lost.value)
 
 
 def test_others_that_wait_for_a_lost_device_are_told(dev, devices, nvrtc):

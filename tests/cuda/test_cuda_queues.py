@@ -209,7 +209,7 @@ extern "C" __global__ void astray(int *out) { *(int *)8 = 1; }
 """
 
 
-def test_a_graph_is_one_launch_of_a_graph_of_cudas(dev, nvrtc):
+def test_a_graph_is_one_launch_of_a_graph_of_cudas(dev, nvrtc, graphs):
     plus = dev.program("plus", GRAPHED)
     x, y = hcq.zeros(64, hcq.i32, "CUDA"), hcq.zeros(64, hcq.i32, "CUDA")
     plus(y, x, vals=(0,), local_size=(64, 1, 1), wait=True)
@@ -253,7 +253,7 @@ def test_a_bound_queue_keeps_a_graph_through_updates(dev, nvrtc):
     assert (y.numpy()[:32] == 25).all() and (x.numpy()[:32] == z.numpy()[:32] + 3).all()
 
 
-def test_a_failure_within_a_graph_names_where_the_run_begins(dev, nvrtc):
+def test_a_failure_within_a_graph_names_where_the_run_begins(dev, nvrtc, graphs):
     plus, astray = dev.program("plus", GRAPHED), dev.program("astray", GRAPHED)
     x, y = hcq.zeros(64, hcq.i32, "CUDA"), hcq.zeros(64, hcq.i32, "CUDA")
     with hcq.capture() as graph:
