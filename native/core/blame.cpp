@@ -5,6 +5,7 @@
 #include "core/flights.hpp"
 #include "core/queue_list.hpp"
 #include "core/scheduler.hpp"
+#include "core/walk.hpp"
 
 namespace hcq {
 
@@ -31,7 +32,7 @@ std::string of_other(Queue* other) {
     cpu_relax();
     locked = other->step_lock.try_lock();
   }
-  if (!locked) return "";
+  if (!locked) return running_name(other);  // who holds it is told of the same failure, most likely, and looks at us
   const Flight* x = under_way(other);
   std::string name = x ? name_of(*x) : "";
   other->step_lock.unlock();

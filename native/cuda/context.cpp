@@ -9,6 +9,14 @@ namespace hcq::cuda {
 Held g_held;
 
 namespace {
+std::mutex g_resets_lock;  // opening and ending contexts; a leaf
+
+// How often a device's primary context was reset here.
+std::atomic<uint32_t>& resets_of(Ordinal ordinal) {
+  static std::atomic<uint32_t> all[256] = {};
+  return all[static_cast<unsigned>(ordinal) % 256];
+}
+
 enum Attribute {
   kGroupItems = 1,
   kGroupX = 2,
@@ -110,8 +118,14 @@ std::shared_ptr<Context> Context::open(const Facts& facts, uint64_t keep) {
   return made;
 }
 
+bool Context::gone() const { return resets_of(facts_.ordinal).load(std::memory_order_acquire) != resets_; }
+
 void Context::start(uint64_t keep) {
-  check("cuDevicePrimaryCtxRetain", api().primary_retain(&context_, facts_.ordinal));
+  {
+    std::lock_guard<std::mutex> guard(g_resets_lock);
+    check("cuDevicePrimaryCtxRetain", api().primary_retain(&context_, facts_.ordinal));
+    resets_ = resets_of(facts_.ordinal).load(std::memory_order_relaxed);
+  }
   ++g_held.contexts;
   Current current(*this);
   words_ = facts_.stream_operations && api().write_value && api().wait_value;
@@ -153,17 +167,21 @@ Result Context::state() const {
 }
 
 bool Context::broken() const {
-  if (abandoned_ || !memory_stream_) return abandoned_;
+  if (abandoned() || !memory_stream_) return abandoned();
   Result now = state();
   return now != kSuccess && now != kNotReady;
 }
 
 void Context::end() {
-  if (broken()) abandoned_ = true;
-  if (!abandoned_ || ended_.exchange(true)) return;
+  std::lock_guard<std::mutex> guard(g_resets_lock);
+  bool gone = this->gone();
+  if (!gone && broken()) abandoned_ = true;
+  if (!abandoned() || ended_.exchange(true)) return;
   api().primary_release(facts_.ordinal);
+  if (gone) return;  // another one's end took all of it, and the device may have been opened anew since
   // Whoever else holds this context has no use of it any more; without this, opening anew would give the broken one.
   api().primary_reset(facts_.ordinal);
+  resets_of(facts_.ordinal).fetch_add(1, std::memory_order_release);  // all that was there is gone
 }
 
 }  // namespace hcq::cuda

@@ -97,7 +97,7 @@ class Context : public std::enable_shared_from_this<Context> {
   // Ends a context that such an error is in, so that its device can be opened anew. Nothing that is left of it is
   // touched after that.
   void end();
-  bool abandoned() const { return abandoned_; }
+  bool abandoned() const { return abandoned_ || gone(); }
   bool broken() const;  // whether such an error is in it, told or not
 
   Word take_word();  // 0; throws Failure
@@ -112,6 +112,7 @@ class Context : public std::enable_shared_from_this<Context> {
 
  private:
   explicit Context(const Facts& facts) : facts_(facts) {}
+  bool gone() const;  // another Context of the same device has ended the primary context that both had
   void start(uint64_t keep);
 
   Facts facts_;
@@ -122,6 +123,7 @@ class Context : public std::enable_shared_from_this<Context> {
   bool words_ = false;
   std::atomic<bool> abandoned_{false};
   std::atomic<bool> ended_{false};
+  uint32_t resets_ = 0;  // of the device, when this was opened
 
   std::mutex words_lock_;  // a leaf
   std::vector<void*> word_pages_;

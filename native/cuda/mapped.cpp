@@ -41,7 +41,7 @@ Mapped Context::map(void* page, uint64_t bytes) {
 
 void Context::unmap(const Mapped& mapped) {
   if (!mapped.alias) return;
-  if (!abandoned_ && api().host_unregister(mapped.alias) == kSuccess) --g_held.mapped;
+  if (!abandoned() && api().host_unregister(mapped.alias) == kSuccess) --g_held.mapped;
   unmap_memory(mapped.alias, mapped.bytes);
 }
 

@@ -75,7 +75,7 @@ bool Context::free(Address at) {
     t.all.erase(found);
   }
   --g_held.allocations;
-  if (generation_ != g_generation || abandoned_) return true;
+  if (generation_ != g_generation || abandoned()) return true;
   Current current(*this);
   if (gone.pooled)
     api().free_async(at, memory_stream_);

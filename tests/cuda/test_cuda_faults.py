@@ -92,6 +92,9 @@ def test_all_that_were_under_way_are_named_where_it_may_have_been_any(dev, nvrtc
     opened = np.frombuffer(hcq.queues.staging.host_view(gate._buf.va_addr, 4), np.int32)
     try:
         held(gate, stream=stream)
+        deadline = time.monotonic() + 20
+        while "runs: held" not in _native.queue_report() and time.monotonic() < deadline:
+            time.sleep(0.001)
         bad(out, local_size=(64, 1, 1))
         with pytest.raises(DeviceLost, match="ILLEGAL_ADDRESS") as lost:
             dev.synchronize()
@@ -100,6 +103,25 @@ def test_all_that_were_under_way_are_named_where_it_may_have_been_any(dev, nvrtc
     named = lost.value.command.removeprefix("one of ")
     assert sorted(named.split(", ")) == ["astray", "held"] and named != lost.value.command
     assert "CUDA stream" in str(lost.value)
+
+
+def test_what_is_left_of_a_device_that_was_closed_well_ends_nothing_of_the_next(devices, nvrtc):
+    """A program keeps the first one's context; the second is broken and reset; the third goes on when it is let go."""
+    dev = hcq.Device["CUDA"]
+    kept, memory = dev.program("good", SOURCE), hcq.zeros(64, hcq.i32, "CUDA")
+    dev.close()
+    broken = hcq.Device["CUDA"]
+    bad, out = broken.program("astray", SOURCE), hcq.zeros(64, hcq.i32, "CUDA")
+    with pytest.raises(DeviceLost):
+        bad(out, wait=True)
+    broken.close()
+    again = hcq.Device["CUDA"]
+    x = hcq.array(np.arange(8), "CUDA")
+    del kept, memory, dev, bad, out, broken
+    gc.collect()
+    _native.run_retired()
+    assert hcq.array(np.arange(8), "CUDA").numpy().tolist() == x.numpy().tolist() == list(range(8))
+    assert again.lost is None
 
 
 def test_others_that_wait_for_a_lost_device_are_told(dev, devices, nvrtc):
