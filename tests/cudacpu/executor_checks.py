@@ -311,6 +311,79 @@ def check_blocks_that_add_to_one_word_side_by_side_lose_nothing():
     assert counters[0] == 64 * 32 * 200 * (1 + (1 << 32)) and counters[1] == 3 * 64 * 32 * 200
 
 
+def check_a_warp_does_not_wait_for_lanes_that_returned():
+    made = threads("""
+      setp.gt.u32 %p1, %r1, 19;
+      @%p1 ret;
+      bar.warp.sync -1;
+      setp.lt.u32 %p2, %r1, 100;
+      vote.sync.ballot.b32 %r20, %p2, -1;
+    """)
+    assert (outcome(made, 2, 32) == np.where(LANES < 20, (1 << 20) - 1, 0)).all()
+
+
+def check_a_warp_s_barrier_waits_for_lanes_that_come_later():
+    made = threads(
+        """
+      st.volatile.shared.u32 [flag], 0;
+      st.volatile.shared.u32 [data], 0;
+      bar.sync 0;
+      setp.lt.u32 %p1, %r1, 16;
+      @%p1 bra MEET;
+      setp.gt.u32 %p2, %r1, 31;
+      @%p2 bra SET;
+    WAIT:
+      ld.volatile.shared.u32 %r8, [flag];
+      setp.eq.u32 %p3, %r8, 0;
+      @%p3 bra WAIT;
+      st.volatile.shared.u32 [data], 5;
+    MEET:
+      bar.warp.sync -1;
+      ld.volatile.shared.u32 %r20, [data];
+      bra JOIN;
+    SET:
+      st.volatile.shared.u32 [flag], 1;
+      mov.u32 %r20, 7;
+    JOIN:
+    """,
+        before=".shared .align 4 .b8 flag[4]; .shared .align 4 .b8 data[4];",
+    )
+    assert (outcome(made, 3, 64) == np.where(np.arange(64) < 32, 5, 7)).all()
+
+
+def check_a_barrier_of_some_warps_does_not_wait_for_others():
+    made = threads(
+        """
+      setp.ge.u32 %p1, %r1, 32;
+      @%p1 bra OTHERS;
+      bar.sync 1, 32;
+      st.shared.u32 [s], 5;
+    OTHERS:
+      bar.sync 2, 64;
+      ld.shared.u32 %r20, [s];
+    """,
+        before=".shared .align 4 .b8 s[4];",
+    )
+    assert (outcome(made, 2, 64) == 5).all()
+
+
+def check_blocks_have_their_places_in_three_dimensions():
+    made = kernel(f"""
+    .visible .entry k(.param .u64 to) {{
+    {START}
+      mov.u32 %r5, %ctaid.y; mov.u32 %r6, %ctaid.z; mov.u32 %r7, %nctaid.x; mov.u32 %r8, %nctaid.y;
+      mad.lo.u32 %r9, %r6, %r8, %r5; mad.lo.u32 %r9, %r9, %r7, %r3; mad.lo.u32 %r4, %r9, %r2, %r1;
+      mul.wide.u32 %d2, %r4, 4; add.s64 %d2, %d1, %d2;
+      bar.sync 0;
+      mad.lo.u32 %r20, %r6, 100, %r5; mad.lo.u32 %r20, %r20, 100, %r3; add.u32 %r20, %r20, 1;
+    {STORE}}}
+    """)
+    result = np.zeros((4, 3, 2, 32), np.uint32)
+    run(made, (2, 3, 4), 32, result)
+    z, y, x = np.indices((4, 3, 2))
+    assert (result == (z * 10000 + y * 100 + x + 1)[..., None]).all()
+
+
 def check_work_that_is_queued_returns_at_once():
     made = kernel(f"""
     .visible .entry k(.param .u64 to, .param .u64 flag) {{

@@ -41,6 +41,19 @@ def check_a_block_that_can_t_go_on_is_an_error_that_names_who_stands_where():
     assert "16 threads stand at a barrier (1)" in text and "16 threads stand at a barrier (0)" in text, text
 
 
+def check_the_block_that_can_t_go_on_is_named():
+    made = threads("""
+      mov.u32 %r20, 0;
+      setp.ne.u32 %p1, %r3, 2;
+      @%p1 bra PAST;
+      bar.sync 1, 64;
+    PAST:
+      bar.sync 0;
+    """)
+    error, text = told(made, 4, 32, np.zeros(128, np.uint32))
+    assert error.name == "CUDA_ERROR_LAUNCH_TIMEOUT" and "block (2, 0, 0)" in text, text
+
+
 def check_an_illegal_address_is_an_error_that_stays():
     result = np.zeros(64, np.uint32)
     for body in ("mov.u64 %d2, 64;", "mov.u64 %d2, 0x1234567890123456;", "nanosleep.u32 1; mov.u64 %d2, 64;"):

@@ -135,6 +135,15 @@ def check_copies_of_a_box():
     assert refused(cuda.cuMemcpy3D_v2, ctypes.byref(copy)).name == "CUDA_ERROR_INVALID_VALUE"
 
 
+def check_rows_apart_are_copied_to_rows_that_lie_together():
+    source = np.arange(4 * 16, dtype=np.uint8).reshape(4, 16)
+    block = upload(np.zeros(4 * 8, np.uint8))
+    copy = Copy(src_type=HOST, src_host=source.ctypes.data, src_pitch=16, src_height=4, width=8, rows=4, depth=1)
+    copy.dst_type, copy.dst_device, copy.dst_pitch, copy.dst_height = DEVICE, block, 8, 4
+    cuda.cuMemcpy3D_v2(ctypes.byref(copy))
+    assert (download(block, source[:, :8].copy()) == source[:, :8]).all()
+
+
 def check_a_pitch_is_asked_for_and_kept():
     pitch = SIZE()
     block = out(U64, cuda.cuMemAllocPitch_v2, ctypes.byref(pitch), SIZE(100), SIZE(3), 4)

@@ -62,6 +62,16 @@ def check_a_free_waits_for_its_stream():
     assert get(mine, USED) == 0
 
 
+def check_what_one_pool_gives_back_another_keeps():
+    keeps, gives = pool(), pool()
+    value = U64(64 * MEBI)
+    cuda.cuMemPoolSetAttribute(keeps, THRESHOLD, ctypes.byref(value))
+    for each in (keeps, gives):
+        cuda.cuMemFreeAsync(alloc(each, 8 * MEBI), None)
+    cuda.cuCtxSynchronize()
+    assert get(keeps, RESERVED) == 8 * MEBI and get(gives, RESERVED) == 0
+
+
 def check_the_release_threshold_says_what_stays():
     mine = pool()
     value = U64(64 * MEBI)
