@@ -140,19 +140,24 @@ VULKAN_APART_NEVER: Mapping[str, str] = {
 }
 
 
+_LARGE = 3 << 30  # bytes: more than the test of large copies takes at once
+
+
 def _vulkan_has_not(name: str) -> dict[str, Mapping[str, str]]:
     from hcq.errors import DeviceUnavailable
     from hcq.runtime.registry import Device
 
     log = {} if shutil.which("glslangValidator") else {"log": "GLSL is compiled by glslangValidator, which is not here"}
+    lacks, exclusions = {**VULKAN_LACKS, **log}, dict(VULKAN_NEVER)
     try:
-        mapped = getattr(Device[name], "is_mapped", True)
+        device = Device[name]
     except DeviceUnavailable:  # told when it is opened
-        mapped = True
-    if mapped:
-        return {"lacks": {**VULKAN_LACKS, **log}, "exclusions": VULKAN_NEVER}
-    exclusions = {**VULKAN_NEVER, **VULKAN_APART_NEVER}
-    return {"lacks": {**VULKAN_LACKS, **log, **VULKAN_APART_LACKS}, "exclusions": exclusions}
+        return {"lacks": lacks, "exclusions": exclusions}
+    if (device.limits.max_buffer_bytes or _LARGE) < _LARGE:
+        exclusions["copy.large"] = f"the device gives {device.limits.max_buffer_bytes} bytes at once at most"
+    if getattr(device, "is_mapped", True):
+        return {"lacks": lacks, "exclusions": exclusions}
+    return {"lacks": {**lacks, **VULKAN_APART_LACKS}, "exclusions": {**exclusions, **VULKAN_APART_NEVER}}
 
 
 # Without a description nobody knows what source the driver's compiler takes.
