@@ -128,7 +128,7 @@ void Context::start(uint64_t keep) {
   }
   ++g_held.contexts;
   Current current(*this);
-  words_ = facts_.stream_operations && api().write_value && api().wait_value;
+  words_ = facts_.stream_operations && api().write_value && api().wait_value && api().batch_operations;
   check("cuStreamCreate", api().stream_create(&memory_stream_, kNonBlocking));
   ++g_held.streams;
   if (facts_.pools && api().pool_create && api().alloc_async && api().free_async) {

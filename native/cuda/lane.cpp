@@ -82,13 +82,9 @@ void leave_context(Lane& lane) {
 
 // Gives the stream what is to be written behind its last command.
 void write(Lane& lane) {
-  Result result = kSuccess;
-  if (lane.held > 1 && api().batch_operations) {
-    result = api().batch_operations(lane.stream, lane.held, lane.writes, 0);
-  } else {
-    for (uint32_t i = 0; i < lane.held && result == kSuccess; ++i)
-      result = api().write_value(lane.stream, lane.writes[i].address, lane.writes[i].value, 0);
-  }
+  const MemoryOperation& first = lane.writes[0];
+  Result result = lane.held > 1 ? api().batch_operations(lane.stream, lane.held, lane.writes, 0)
+                                : api().write_value(lane.stream, first.address, first.value, 0);
   lane.held = 0;
   if (result != kSuccess && lane.broken.empty()) lane.broken = failure_of("cuStreamWriteValue64", result);
 }

@@ -144,7 +144,7 @@ def run(code, **environment):
 
 
 def test_a_device_that_is_full_says_so_and_goes_on():
-    assert run(SHORT, HCQ_CUDACPU_MEMORY="64M") == ["done"]
+    assert run(SHORT, HCQ_CUDACPU_MEMORY="64M", HCQ_CUDACPU_WITHOUT="") == ["done"]  # its memory for both is managed
 
 
 @pytest.mark.thorough  # a process of its own
