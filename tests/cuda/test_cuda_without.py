@@ -60,7 +60,7 @@ def run(code, without, *command):
     variables = {**os.environ, "HCQ_CUDA": "cpu", "HCQ_CUDACPU_DEVICES": "2", "HCQ_CUDACPU_WITHOUT": without}
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
-        command or [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=500, cwd=ROOT
+        command or [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=900, cwd=ROOT
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
@@ -82,6 +82,7 @@ def test_a_device_without_one_address_for_all_is_unavailable(without):
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(1000)
 @pytest.mark.parametrize("without", ["memory-operations", f"memory-operations,{ALL}", ALL])
 def test_the_conformance_suite_holds_without(without):
     """And the driver's own tests, but for what they have no device for."""
