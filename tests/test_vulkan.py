@@ -414,6 +414,23 @@ def test_bound_queues_see_arguments_that_were_written_since(either):
     assert (out.numpy() == [5.0] * 8 + [3.0] * 8).all()
 
 
+def test_a_bound_copy_reads_what_is_at_an_address_now(either):
+    size = 8 << 20  # from here on an allocation is a buffer of the driver's
+    dest = hcq.zeros(size, hcq.dtypes.uint8, "VULKAN")
+    options = hcq.BufferOptions(nolru=True)
+    queue, addresses = None, []
+    for value in range(1, 5):
+        source = hcq.Buffer("VULKAN", size, hcq.dtypes.uint8, options=options).allocate()
+        source.copyin(np.full(size, value, "u1"))
+        addresses.append(source._buf.va_addr)
+        if queue is None:
+            queue = either.hw_copy_queue_t().copy(dest._buf.va_addr, addresses[0], size).bind(either)
+        queue.update_copy(0, None, addresses[-1]).submit(either)
+        either.synchronize()
+        assert (dest.numpy() == value).all()
+        source.deallocate()
+
+
 def test_a_failed_submit_loses_the_device_with_vulkans_answer_as_the_cause(fresh):
     program, out = fresh.program(NAME, scale.source("spirv")), hcq.zeros(64, hcq.f32, "VULKAN")
     program(out, out, vals=(1.0, 0), global_size=(64, 1, 1), wait=True)

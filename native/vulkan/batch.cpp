@@ -1,6 +1,6 @@
 // Runs of bound commands, recorded once. What they were when that was done is kept beside: the packets, and where
-// arguments lie elsewhere, those. Compared at each submit; a run that differs is recorded anew, and submits under way
-// keep what they were given.
+// arguments lie elsewhere, those. Compared at each submit; a run that differs, or that named buffers where some are
+// gone since, is recorded anew, and submits under way keep what they were given.
 #include "vulkan/batch.hpp"
 
 #include <cstring>
@@ -106,7 +106,7 @@ std::shared_ptr<Kept> recorded_batch(const std::shared_ptr<Recorder>& recorder, 
   const uint8_t* first = commands->memory + static_cast<size_t>(offset) * kUnit;
   const uint8_t* last = commands->memory + static_cast<size_t>(end) * kUnit;
   std::shared_ptr<Kept> before = run.kept;  // given back where the device is not held open here
-  if (!before || before->recorder != recorder || !same(run, first, last)) {
+  if (!before || before->recorder != recorder || !recorder->stands(before->recorded) || !same(run, first, last)) {
     run.kept = nullptr;
     std::shared_ptr<Kept> kept = record(recorder, first, last, &run);
     if (kept->recorded.again) run.kept = kept;

@@ -89,6 +89,9 @@ class Context {
   bool import(uint64_t address, uint64_t bytes, Imported* imported, uint64_t* offset);
   void release(const Imported& imported);
   uint64_t allocated();  // bytes taken from the driver
+  // How often memory went back to the driver: what is at its addresses then may be another buffer. Relaxed: who uses an
+  // address again was told that it is good.
+  std::atomic<uint64_t> dropped{0};
 
   // Pipelines and what belongs to them go with the device, if not before. The lock is a leaf.
   std::mutex objects_lock;

@@ -90,6 +90,7 @@ void Context::drop_block(Block* block) {
   auto found = blocks_.find(block->address);
   if (found != blocks_.end() && found->second.get() == block) {
     allocated_ -= block->size;
+    dropped.fetch_add(1, std::memory_order_relaxed);
     blocks_.erase(found);
   }
 }

@@ -100,6 +100,7 @@ void Recorder::barrier(CommandBuffer buffer, uint32_t from, uint32_t to) {
 void Recorder::begin(Recorded* to, bool again) {
   to->buffer = take_buffer();
   to->again = again;
+  to->dropped = context_.dropped.load(std::memory_order_relaxed);
   auto begin = make<CommandBufferBeginInfo>(kCommandBufferBeginInfo);
   begin.flags = again ? kSimultaneous : kOneTime;
   check("vkBeginCommandBuffer", context_.call.BeginCommandBuffer(to->buffer, &begin));
@@ -125,16 +126,24 @@ uint64_t Recorder::read(Query query) {
   return ticks;
 }
 
-// A kernel's own arguments, with addresses as the device has them.
-void Recorder::write(const Kernel& kernel, const uint8_t* kernargs, uint8_t* to) {
+bool Recorder::stands(const Recorded& recorded) const {
+  return !recorded.placed || recorded.dropped == context_.dropped.load(std::memory_order_relaxed);
+}
+
+// A kernel's own arguments, with addresses as the device has them; true: some are others than the host's.
+bool Recorder::write(const Kernel& kernel, const uint8_t* kernargs, uint8_t* to) {
   for (const Argument& each : kernel.arguments) std::memcpy(to + each.to, kernargs + each.from, each.bytes);
-  if (context_.unified) return;
+  if (context_.unified) return false;
+  bool translated = false;
   for (const Argument& each : kernel.addresses) {
     uint64_t address;
     Place at;
     std::memcpy(&address, kernargs + each.from, 8);
-    if (context_.find(address, &at)) std::memcpy(to + each.to, &at.device_address, 8);
+    if (!context_.find(address, &at)) continue;
+    std::memcpy(to + each.to, &at.device_address, 8);
+    translated |= at.device_address != address;
   }
+  return translated;
 }
 
 void Recorder::launch(Recorded* to, const Kernel& kernel, const uint8_t* kernargs, const uint32_t groups[3],
@@ -146,11 +155,11 @@ void Recorder::launch(Recorded* to, const Kernel& kernel, const uint8_t* kernarg
   uint32_t bytes = kHead + 8;
   if (!kernel.in_memory) {
     bytes = kHead + (kernel.argument_bytes + 3) / 4 * 4;
-    write(kernel, kernargs, pushed + kHead);
+    to->placed |= write(kernel, kernargs, pushed + kHead);
   } else {
     uint64_t copy = context_.allocate(kernel.argument_bytes, Use::shared);
     to->blocks.push_back(copy);
-    write(kernel, kernargs, reinterpret_cast<uint8_t*>(copy));
+    to->placed |= write(kernel, kernargs, reinterpret_cast<uint8_t*>(copy));
     Place at;
     context_.find(copy, &at);
     std::memcpy(pushed + kHead, &at.device_address, 8);
@@ -163,6 +172,7 @@ void Recorder::launch(Recorded* to, const Kernel& kernel, const uint8_t* kernarg
 
 Place Recorder::place(uint64_t address, uint64_t bytes, Recorded* to) {
   Place at;
+  to->placed = true;
   if (context_.find(address, &at)) return at;
   Imported imported;
   uint64_t offset = 0;

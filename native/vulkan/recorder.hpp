@@ -17,6 +17,8 @@ struct Query {
 struct Recorded {
   CommandBuffer buffer = nullptr;
   bool again = false;            // good for being given again
+  bool placed = false;           // by buffers that were looked up: until memory goes back to the driver,
+  uint64_t dropped = 0;          // as often as it had by then (Context::dropped)
   std::vector<uint64_t> blocks;  // memory that only this uses
   std::vector<Imported> imported;
 };
@@ -41,6 +43,8 @@ class Recorder {
   // The ticks that a query, which is over, was written with; throws Failure.
   uint64_t read(Query query);
 
+  bool stands(const Recorded& recorded) const;  // what it was recorded for is where it was
+
   void give_back(Recorded* recorded);  // it is over. Any thread
   void give_back(Query* query);
   void drop();  // frees what the device has; under Work::recorders_lock
@@ -52,7 +56,7 @@ class Recorder {
   void barrier(CommandBuffer buffer, uint32_t from, uint32_t to);
   void copy_apart(Recorded* to, uint64_t destination, uint64_t source, uint64_t bytes);
   Place place(uint64_t address, uint64_t bytes, Recorded* to);
-  void write(const Kernel& kernel, const uint8_t* kernargs, uint8_t* to);
+  bool write(const Kernel& kernel, const uint8_t* kernargs, uint8_t* to);
 
   std::shared_ptr<Work> work_;
   Context& context_;
