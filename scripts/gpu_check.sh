@@ -45,7 +45,7 @@ step() {  # step NAME SECONDS COMMAND...
   [[ $code = 0 ]] || status=1
   [[ $code != 124 ]] || echo "$name: not over after $limit s, what came so far is above"
 }
-step "conformance" 150 "$python" -m pytest -q -p no:cacheprovider --timeout 60 tests/test_conformance_cuda.py
+step "conformance" 150 "$python" -m pytest -q -p no:cacheprovider --timeout 60 tests/conformance/test_conformance_cuda.py
 step "the driver's own tests" 60 "$python" -m pytest -q -p no:cacheprovider --timeout 30 -m "not thorough" tests/cuda
 step "what it costs" 80 "$python" -m benchmarks.cuda "$table"
 [[ ! -s $table ]] || echo "the table is in $table"

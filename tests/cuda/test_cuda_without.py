@@ -87,5 +87,12 @@ def test_a_device_without_one_address_for_all_is_unavailable(without):
 def test_the_conformance_suite_holds_without(without):
     """And the driver's own tests, but for what they have no device for."""
     pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not thorough and not gibibytes"]
-    told = run("", without, *pytest_, "tests/test_conformance_cuda.py", "tests/cuda", f"--deselect={Path(__file__)}")
+    told = run(
+        "",
+        without,
+        *pytest_,
+        "tests/conformance/test_conformance_cuda.py",
+        "tests/cuda",
+        f"--deselect={Path(__file__)}",
+    )
     assert " failed" not in told and " passed" in told

@@ -9,7 +9,7 @@ export HCQ_CHECK=1
 run() { python -m pytest -q -p no:cacheprovider "$@" || status=1; }
 
 for device in clang llvm null mini; do
-  run "tests/test_conformance_$device.py"
+  run "tests/conformance/test_conformance_$device.py"
 done
 run tests/allocator tests/disk tests/profile tests/graph/test_{graph,graph_hostile,saved_graph}.py \
   tests/llvm/test_llvm_grid{,_memory,_random,_vectors}.py tests/checks/test_watch.py tests/kernels/test_kernels_launch.py \

@@ -37,7 +37,7 @@ on() {  # on FOLDER TESTS...: with the implementations in that folder
   LD_LIBRARY_PATH="$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" OCL_ICD_VENDORS="$PWD/$folder" \
     "$venv/bin/python" -m pytest -q -ra -p no:cacheprovider "$@" || status=1
 }
-tests=(tests/test_opencl*.py tests/test_across_devices.py)
-on "$alone" tests/test_conformance_gpu.py "${tests[@]}" "$@"
+tests=(tests/opencl tests/test_across_devices.py)
+on "$alone" tests/conformance/test_conformance_gpu.py "${tests[@]}" "$@"
 on "$beside" "${tests[@]}" "$@"
 exit $status
