@@ -301,6 +301,7 @@ def check_blocks_that_add_to_one_word_side_by_side_lose_nothing():
       red.global.add.u32 [%d5], 1;
       atom.global.inc.u32 %r6, [%d5+4], 0xFFFFFFFF;
       red.relaxed.gpu.global.add.u64 [%d5+8], 3;
+      membar.gl;
       add.u32 %r5, %r5, 1;
       setp.lt.u32 %p1, %r5, 200;
       @%p1 bra MORE;
