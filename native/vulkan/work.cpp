@@ -12,6 +12,7 @@ namespace hcq::vk {
 
 namespace {
 constexpr uint64_t kNap = 100'000;       // ns that work may be over before it is told, where nobody waits for it
+constexpr uint64_t kLongNap = 250'000;   // the same where others see to what is over
 constexpr int kMostNaps = 20;            // without anything to tell, until that thread sleeps for good
 constexpr uint64_t kSleep = 20'000'000;  // ns: how often who sleeps in Vulkan looks whether it should end
 constexpr uint64_t kEnough = 32;         // pieces of work that keep the device busy until somebody looks
@@ -169,6 +170,7 @@ bool Work::tell(uint64_t number, Queue* q) {
 
 void Work::run() {
   set_thread_name("hcq vulkan");
+  uint64_t nap = kNap;
   for (int idle = 0; !stopping();) {
     uint64_t seen = reached_.load(std::memory_order_relaxed);
     {
@@ -179,7 +181,9 @@ void Work::run() {
         asleep_ = false;
       }
       if (!told_.empty()) idle = 0;
-      changed_.wait_for(guard, std::chrono::nanoseconds(kNap), [this] { return stopping(); });
+      changed_.wait_for(guard, std::chrono::nanoseconds(nap), [this] { return stopping(); });
+      // Who waits, or launches, has seen something to be over: woken less often, this thread leaves them the core.
+      nap = reached_.load(std::memory_order_relaxed) > seen ? kLongNap : kNap;
       if (told_.empty()) continue;
     }
     if (stopping()) return;
