@@ -127,6 +127,21 @@ def check_addresses_that_step_from_round_to_round():
         both(body, 2, block, n)
 
 
+def check_threads_that_ask_for_no_number_of_theirs_are_no_fewer():
+    body = """
+      add.u32 %r8, %r0, 0;
+    LOOP:
+      atom.global.add.u32 %r9, [%d1], 2;
+      add.u32 %r8, %r8, -1;
+      setp.gt.s32 %p1, %r8, 0;
+      @%p1 bra LOOP;
+      ret;
+    """
+    for block in (1, 33, (4, 3, 5)):
+        threads = 3 * math.prod((block,) if isinstance(block, int) else block)
+        assert both(body, 3, block, 7, words=1) == [14 * threads]
+
+
 def check_threads_that_leave_and_counts_of_their_own():
     body = """
       setp.ge.u32 %p1, %r1, %r0;

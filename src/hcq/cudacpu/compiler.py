@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hcq")
 
-_REVISION = "3"  # raised when the object made from the same LLVM IR changes
+_REVISION = "4"  # raised when the object made from the same LLVM IR changes
 _REGISTERS = 32  # what hardware would use isn't known here; with this many any block fits
 _AT_ONCE = 1  # kernels that are compiled when their module is loaded; of more, each is when it is asked for
 _SEPARATOR = "\0"  # between the texts of a module that was linked; PTX has none
@@ -188,7 +188,7 @@ def _regions(llvm_ir: str) -> tuple[bytes, dict[str, tuple[int, int]]]:
 
     with llvm_host.LOCK, llvm_host.Session(llvm_ir) as session:
         session.source = inductions.split(session, llvm_ir)
-        lowering = Lowering(session, debug.with_lines)
+        lowering = Lowering(session, debug.with_lines, groups=True)
         module = lowering.run()
         scratch = {each.name: (each.scratch_group, each.scratch_item) for each in lowering.functions}
         return llvm_host.emit(module, far=True), scratch

@@ -70,11 +70,15 @@ class _Entry(NamedTuple):
 class Lowering:
     """One module on its way: `run` gives the module to compile, `functions` is then the library's table.
 
-    Use it holding llvm_host.LOCK. Raises CompileError.
+    With `groups` all functions that can be launched are what each work-item does; otherwise those that ask for what
+    items have, and the rest run once. Use it holding llvm_host.LOCK. Raises CompileError.
     """
 
-    def __init__(self, session: llvm_host.Session, finish: Callable[[str], str] | None = None) -> None:
+    def __init__(
+        self, session: llvm_host.Session, finish: Callable[[str], str] | None = None, groups: bool = False
+    ) -> None:
         self.session = session
+        self.groups = groups
         self.finish = finish  # what becomes of the text of the module at last
         self.source = session.source
         self.host = llvm_host.host()
@@ -169,10 +173,10 @@ class Lowering:
         """The functions that reach hcq.* or local memory, as printed, with the other such functions they mention."""
         roots = {f"@hcq.array.{number}" for number in self.arrays}
         roots.update(f"@{f.name}" for f in module.functions if f.name.startswith("hcq."))
-        if not roots:
+        grid = {text.quoted(f.name) for f in module.functions if self.groups and _launchable(f)}
+        if not roots and not grid:
             return {}
         mentions = {f.name: f.names for f in text.functions(str(module).split("\n"))}
-        grid: set[str] = set()
         reached = roots
         while reached:
             reached = {name for name, names in mentions.items() if name not in grid and names & reached}
@@ -197,7 +201,7 @@ class Lowering:
     def _enter(self, module: Any, grid: dict[str, frozenset[str]]) -> None:
         """Lists the functions, and renames those that can be launched, with all that is in the grid kernels."""
         for function in list(module.functions):
-            if function.is_declaration or function.linkage.name not in _LAUNCHABLE:
+            if not _launchable(function):
                 continue
             name = function.name
             is_grid = text.quoted(name) in grid
@@ -312,6 +316,10 @@ class Lowering:
             return llvm_grid.lower(kernel, self.arrays, Types(type_of, size_of), metadata)
         except Refused as reason:
             raise self.refuse(f"@{entry.name}: {reason}") from None
+
+
+def _launchable(function: Any) -> bool:
+    return not function.is_declaration and function.linkage.name in _LAUNCHABLE
 
 
 def _without(unwanted: str, printed: str) -> str:
