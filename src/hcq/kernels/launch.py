@@ -25,6 +25,7 @@ from hcq.kernels.lower import LANGUAGES
 from hcq.kernels.specialise import Specialisation
 from hcq.queues.launch import check_sizes
 from hcq.runtime import process
+from hcq.runtime.later import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -314,7 +315,7 @@ _scalar = lru_cache(maxsize=256)(types.of_dtype)
 
 def _plain(value: Any) -> Any:
     """A constant as a Python number where it is a NumPy scalar of an integer or bool kind."""
-    numpy = sys.modules.get("numpy")
+    numpy = loaded("numpy")
     if numpy is not None and isinstance(value, numpy.generic) and value.dtype.kind in "iub":
         return value.item()
     return value
@@ -330,7 +331,7 @@ def _constant_key(value: Any) -> Any:
 def _number(kernel: Kernel, parameter: Parameter, type_: types.Scalar, value: Any) -> bool | int | float:
     """An argument as a Python number that its type holds; a float may be rounded."""
     given = value
-    numpy = sys.modules.get("numpy")
+    numpy = loaded("numpy")
     if numpy is not None and isinstance(value, numpy.generic):
         value = float(value) if value.dtype.kind == "V" else value.item()
     if isinstance(value, float) and type_.is_float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, NamedTuple
+
+from hcq.runtime.later import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,7 +91,7 @@ def make(spans: Sequence[Span], estimates: Mapping[str, tuple[float, float]], dr
 
 def _known(name: str, items: int) -> tuple[float, float]:
     """Operations and bytes of so many items of a portable kernel, 0 where that is not known."""
-    module = sys.modules.get("hcq.kernels.work")  # who launched one has imported it
+    module = loaded("hcq.kernels.work")  # who launched one has imported it
     found = module.known(name) if module is not None else None
     return (found.flops * items, found.nbytes * items) if found is not None else (0, 0)
 

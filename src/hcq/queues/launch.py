@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import operator
 import struct
-import sys
 from typing import TYPE_CHECKING, Any
 
 from hcq.errors import LaunchError
+from hcq.runtime.later import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -188,7 +188,7 @@ def _dims(what: str, size: Any, largest: Dims, smallest: int) -> Dims:
 
 
 def _value(index: int, value: Any) -> tuple[bytes, int]:
-    numpy = sys.modules.get("numpy")  # who has a NumPy scalar has imported NumPy
+    numpy = loaded("numpy")  # who has a NumPy scalar has imported NumPy
     if numpy is not None and isinstance(value, numpy.generic):
         if value.dtype.kind not in "biuf" and not _is_small_float(value):
             raise LaunchError(f"value {index} is {_shown(value)}: expected a boolean, an integer or a floating scalar")
@@ -215,7 +215,7 @@ def _typed_value(index: int, value: Any, kind: str) -> tuple[bytes, int]:
         return _structure(index, value, int(kind[5:])), STRUCTURE_ALIGNMENT
     code, dtype = VALUE_TYPES[kind]
     size = struct.calcsize(code)
-    numpy = sys.modules.get("numpy")
+    numpy = loaded("numpy")
     if numpy is not None and isinstance(value, numpy.generic):
         if value.dtype.name != dtype:
             raise LaunchError(f"value {index} is {_shown(value)}: the parameter is {kind}")

@@ -7,12 +7,12 @@ launch natively.
 from __future__ import annotations
 
 import struct
-import sys
 from typing import TYPE_CHECKING, Any, Self
 
 from hcq.errors import LaunchError
 from hcq.queues import launch
 from hcq.runtime import watch
+from hcq.runtime.later import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ class HCQProgram:
         device = self.device
         device.check_usable()
         groups, items = launch.check_sizes(global_size, local_size, device.limits)
-        numpy = sys.modules.get("numpy")  # who has an array has imported NumPy
+        numpy = loaded("numpy")  # who has an array has imported NumPy
         if numpy is not None and any(isinstance(buf, numpy.ndarray) for buf in bufs):
             return self._with_arrays(numpy, bufs, groups, items, vals, wait, stream)
         handles, data = self._arguments(bufs, vals)

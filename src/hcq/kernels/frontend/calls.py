@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import builtins
 import math
-import sys
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +22,7 @@ from hcq.kernels.frontend.values import (
     numpy_type,
 )
 from hcq.kernels.ir import Value
+from hcq.runtime.later import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ class Calls(Memory):
             return callee.name
         if _hashable(callee) and callee in _PYTHON:
             return _PYTHON[callee]
-        numpy = sys.modules.get("numpy")
+        numpy = loaded("numpy")
         if numpy is not None and (isinstance(callee, numpy.ufunc) or callee is numpy.where):
             return _UFUNCS.get(callee.__name__)
         return None

@@ -6,11 +6,11 @@ pointer that exists when the kernel runs; and the classes here. What does not li
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hcq.kernels import types
 from hcq.kernels.ir import Value
+from hcq.runtime.later import loaded
 
 if TYPE_CHECKING:
     from hcq.kernels.ir import Location
@@ -116,7 +116,7 @@ def same(a: object, b: object) -> bool:
 
 def numpy_scalar(value: object) -> tuple[Scalar, bool | int | float] | None:
     """Type and Python number of a NumPy scalar; None for anything else."""
-    numpy = sys.modules.get("numpy")
+    numpy = loaded("numpy")
     if numpy is None or not isinstance(value, numpy.generic):
         return None
     try:
@@ -129,7 +129,7 @@ def numpy_scalar(value: object) -> tuple[Scalar, bool | int | float] | None:
 
 def numpy_type(value: object) -> Scalar | None:
     """The scalar type that a scalar class of NumPy stands for, such as np.float32; None for anything else."""
-    numpy = sys.modules.get("numpy")
+    numpy = loaded("numpy")
     if numpy is None or not isinstance(value, type) or not issubclass(value, numpy.generic):
         return None
     try:
