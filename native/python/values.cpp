@@ -301,17 +301,32 @@ bool put_scalar(const Program& program, size_t index, const Param* p, PyObject* 
   *size = 8;
   return true;
 }
+// What in a format of the buffer protocol (struct's words, between them names in colons) no kernel reads, or nothing.
+const char* foreign(const char* format) {
+  bool named = false;
+  for (; format && *format; ++format) {
+    if (*format == ':') named = !named;
+    if (named) continue;
+    if (*format == 'O') return "Python objects";
+    if (*format == '>' || *format == '!') return "big-endian numbers";
+  }
+  return nullptr;
+}
+
 // The bytes of a structure: of what has the buffer protocol, contiguous, or of a NumPy scalar.
 class Bytes {
  public:
   explicit Bytes(PyObject* v) {
-    taken_ = PyObject_CheckBuffer(v) && PyObject_GetBuffer(v, &view_, PyBUF_SIMPLE) == 0;
-    if (taken_) {
-      data = view_.buf;
-      size = view_.len;
-      return;
+    for (int asked : {PyBUF_ND | PyBUF_FORMAT, PyBUF_SIMPLE}) {  // some have no word for what they hold
+      taken_ = PyObject_CheckBuffer(v) && PyObject_GetBuffer(v, &view_, asked) == 0;
+      if (taken_) {
+        data = view_.buf;
+        size = view_.len;
+        wrong = foreign(view_.format);
+        return;
+      }
+      PyErr_Clear();
     }
-    PyErr_Clear();
     Ref dimensions(PyObject_HasAttrString(v, "dtype") ? PyObject_GetAttrString(v, "ndim") : nullptr);
     if (dimensions && PyLong_Check(dimensions.get()) && PyLong_AsLong(dimensions.get()) == 0)
       copied_ = Ref(PyObject_CallMethod(v, "tobytes", nullptr));  // a scalar of a type that buffers have no word for
@@ -327,6 +342,7 @@ class Bytes {
   Bytes& operator=(const Bytes&) = delete;
   const void* data = nullptr;
   Py_ssize_t size = -1;  // there are none
+  const char* wrong = nullptr;
 
  private:
   Py_buffer view_{};
@@ -340,6 +356,9 @@ bool put_structure(const Program& program, size_t index, const Param& p, PyObjec
     return refuse(where(program, index) + ": expected a structure of " + std::to_string(p.size) +
                   " bytes, as bytes, a NumPy record or a ctypes structure, got " +
                   (bytes.size < 0 ? shown(v) : std::to_string(bytes.size) + " bytes (" + Py_TYPE(v)->tp_name + ")"));
+  if (bytes.wrong)
+    return refuse(where(program, index) + ": a structure with " + bytes.wrong +
+                  " in it, which no kernel reads: " + shown(v));
   std::memcpy(out, bytes.data, p.size);
   return true;
 }

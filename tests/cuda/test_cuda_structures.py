@@ -9,6 +9,7 @@ import pytest
 
 import hcq
 from hcq.errors import InvalidProgram, LaunchError
+from hcq.queues import launch
 
 SOURCE = """
 #include <cuda_bf16.h>
@@ -110,6 +111,28 @@ def test_an_enumeration_of_64_bits_is_no_pointer(dev, nvrtc, out):
     program = dev.program("e", source)
     program(out, vals=(7 << 32, 2))
     assert out.numpy()[0] == 9 and [kind for kind, _ in program.signature] == ["pointer", "bits64", "int32"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.array([1, 2, 3, 4], ">f4"),
+        np.zeros(1, np.dtype([("a", ">f4"), ("b", "i4"), ("p", "u8")]))[0],
+        (ctypes.c_float.__ctype_be__ * 4)(),
+        np.array([None, None], object),
+        np.zeros(1, np.dtype([("a", "O"), ("p", "u8")]))[0],
+        (ctypes.py_object * 2)(None, None),
+    ],
+)
+def test_what_no_kernel_reads_is_no_part_of_a_structure(dev, one, out, wrong):
+    assert len(bytes(memoryview(wrong))) == 16
+    with pytest.raises(LaunchError, match=r"Python objects|big-endian"):
+        one(out, vals=(wrong,))
+    with pytest.raises(LaunchError, match=r"Python objects|big-endian"):
+        launch.pack_values((wrong,), ["bytes16"])
+    named = np.zeros(1, np.dtype([("O", "f4"), (">", "i4"), ("!", "u8")]))[0]
+    one(out, vals=(named,), global_size=(0, 1, 1))
+    assert launch.pack_values((named,), ["bytes16"]) == bytes(16)
 
 
 def test_strided_bytes_are_refused(dev, one, out):
