@@ -76,5 +76,9 @@ def test_a_buffer_of_one_keeps_the_program_loaded(dev, apply):
 def test_what_is_not_there_or_has_another_size_is_refused(dev, apply):
     with pytest.raises(InvalidProgram, match="apply: the library has no variable 'absent'"):
         apply.symbol("absent")
+    with pytest.raises(InvalidProgram, match="no variable"):
+        apply.symbol("count\0er")
+    with pytest.raises(TypeError, match="apply: a variable is asked for by its name, not by 5"):
+        apply.symbol(5)
     with pytest.raises(ValueError, match=r"count has 4 bytes.*8 of f64"):
         apply.symbol("count", hcq.f64)

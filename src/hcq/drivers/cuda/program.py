@@ -72,8 +72,10 @@ class CUDAProgram(_native.Program, InterfaceProgram):
         """
         dev = self.device
         dev.check_usable()
+        if not isinstance(name, str):
+            raise TypeError(f"{self.name}: a variable is asked for by its name, not by {name!r}")
         try:
-            address, size = self._loaded.module.variable(name)
+            address, size = self._loaded.module.variable(name) if "\0" not in name else (0, 0)
         except RuntimeError:
             dev.raise_if_lost()
             raise
