@@ -8,6 +8,9 @@ import pytest
 
 pytest.importorskip("llvmlite", reason="the LLVM device needs llvmlite")
 
+from hcq.drivers.cpu import llvm_functions
+from hcq.drivers.cpu.compiler_llvm import installed_version
+
 PLAIN = "define void @plain(ptr %p, i32 signext %n, i1 zeroext %b) { store i32 %n, ptr %p ret void }"
 GRID = """
 %pair = type { float, i32 }
@@ -78,6 +81,8 @@ llvm_functions.RELEASES = ("0.0.",)
 
 
 def test_llvm_makes_the_same_of_a_module_with_llvmlite_binding_and_without():
+    if not installed_version().startswith(llvm_functions.RELEASES):
+        pytest.skip("needs a release of llvmlite whose library is known")
     name, imported, made = made_by()
     assert (name, imported) == ("hcq.drivers.cpu.llvm_library", False)
     assert len(made[0]) == len(made[1]) == 64
