@@ -50,6 +50,28 @@ once()
 print("well")
 """
 
+COPIED = """
+from contextlib import suppress
+given, size = np.ones(24 << 20, "u1"), 24 << 20
+def use():
+    with suppress(RuntimeError):
+        buf, got = hcq.Buffer(D, size, hcq.dtypes.uint8).allocate(), np.empty(size, "u1")
+        while True:
+            buf.copyin(given)
+            buf.copyout(got)
+for round in range(12):
+    device = hcq.Device[D]
+    threads = [threading.Thread(target=use, daemon=True) for _ in range(3)]
+    for thread in threads: thread.start()
+    time.sleep(0.02 + 0.005 * round)
+    device.close()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+once()
+print("well")
+"""
+
 LEFT = """
 def use():
     while True:
@@ -83,6 +105,12 @@ def run(device: str, body: str) -> None:
 @pytest.mark.parametrize("device", ["CLANG", "GPU", "VULKAN"])
 def test_a_device_is_closed_while_threads_use_it_and_they_are_told(device: str) -> None:
     run(device, CLOSED)
+
+
+@pytest.mark.parametrize("device", ["GPU", "VULKAN"])
+def test_a_device_is_closed_while_threads_copy_through_its_ring(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HCQ_FORCE_STAGING", "1")
+    run(device, COPIED)
 
 
 @pytest.mark.parametrize("device", ["CLANG", "GPU", "VULKAN"])

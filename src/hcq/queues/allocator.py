@@ -219,7 +219,8 @@ class HCQAllocator(LRUAllocator):
             batch = self.staging.take(device)
             pair = None
             try:
-                fill(batch.view[:count], start)
+                with device.at_memory():
+                    fill(batch.view[:count], start)
                 pair = _enqueue_copy(device, dest.va_addr + start, batch.va_addr, count, (dest,), name, after)
             finally:
                 self.staging.give(batch, pair)
@@ -233,7 +234,8 @@ class HCQAllocator(LRUAllocator):
     def _empty(self, under_way: deque[tuple[Batch, tuple[Any, int], int, int]], data: memoryview) -> None:
         batch, pair, start, count = under_way[0]
         self.device.wait_for([pair])
-        data[start : start + count] = batch.view[:count]
+        with self.device.at_memory():
+            data[start : start + count] = batch.view[:count]
         under_way.popleft()
         self.staging.give(batch, None)
 

@@ -90,7 +90,8 @@ class OpenCLAllocator(HCQAllocator):
         device.enqueue_copy(dest.va_addr, src.va_addr, size, stream)  # overlapping ranges: as if read first
 
     def _free(self, opaque: HCQBuffer, options: BufferOptions) -> None:
-        self.device.held.pop(opaque.va_addr, None)  # given back, unless somebody still looks at it
+        if not self.device.closed:  # else it goes when what threads queued beside the closing is over
+            self.device.held.pop(opaque.va_addr, None)  # given back, unless somebody still looks at it
 
 
 class MappedAllocator(OpenCLAllocator):

@@ -33,7 +33,8 @@ class VulkanAllocator(HCQAllocator):
         return HCQBuffer(self.device.native.allocate(size, use), size)
 
     def _free(self, opaque: HCQBuffer, options: BufferOptions) -> None:
-        self.device.native.free(opaque.va_addr)
+        if not self.device.closed:  # else it goes with the device, when what threads queued beside the closing is over
+            self.device.native.free(opaque.va_addr)
 
     def _within(self, device: Any, dest: Any, src: Any, size: int, stream: Any) -> None:
         device.enqueue_copy(dest.va_addr, src.va_addr, size, stream)  # overlapping ranges: as if read first
