@@ -11,7 +11,7 @@ purelib='import sysconfig; print(sysconfig.get_path("purelib"))'
 
 python -m venv --clear "$venv"
 python -c "$purelib" >"$("$venv/bin/python" -c "$purelib")/borrowed.pth"
-if ! log=$("$venv/bin/python" -m pip install -qq --disable-pip-version-check nanobind cmake ninja 2>&1); then
+if ! log=$("$venv/bin/python" -m pip install -qq --disable-pip-version-check 'nanobind<3' cmake ninja 2>&1); then
   echo "skipped: the build tools can't be had: $(tail -1 <<<"$log")"
   exit 0
 fi
