@@ -6,13 +6,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 venv=build/clients
-purelib='import sysconfig; print(sysconfig.get_path("purelib"))'
 install() { "$venv/bin/python" -m pip install -qq --disable-pip-version-check "$@"; }
 
-python -m venv --clear "$venv"
-python -c "$purelib" >"$("$venv/bin/python" -c "$purelib")/borrowed.pth"
-if ! log=$(install tinygrad==0.9.2 2>&1); then
-  echo "skipped: tinygrad 0.9.2 can't be had: $(tail -1 <<<"$log")"
+if ! why=$(scripts/ci.d/borrowing-venv "$venv" tinygrad==0.9.2); then
+  echo "skipped: tinygrad 0.9.2 can't be had: $why"
   exit 0
 fi
 install scikit-learn

@@ -7,12 +7,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 venv=build/breakages-tools
-purelib='import sysconfig; print(sysconfig.get_path("purelib"))'
 
-python -m venv --clear "$venv"
-python -c "$purelib" >"$("$venv/bin/python" -c "$purelib")/borrowed.pth"
-if ! log=$("$venv/bin/python" -m pip install -qq --disable-pip-version-check 'nanobind<3' cmake ninja 2>&1); then
-  echo "skipped: the build tools can't be had: $(tail -1 <<<"$log")"
+if ! why=$(scripts/ci.d/borrowing-venv "$venv" 'nanobind<3' cmake ninja); then
+  echo "skipped: the build tools can't be had: $why"
   exit 0
 fi
 export PATH="$PWD/$venv/bin:$PATH"

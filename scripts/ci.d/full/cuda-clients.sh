@@ -7,14 +7,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 venv=build/cuda-clients
-purelib='import sysconfig; print(sysconfig.get_path("purelib"))'
 
-python -m venv --clear "$venv"
-python -c "$purelib" >"$("$venv/bin/python" -c "$purelib")/borrowed.pth"
 # NVIDIA's packages are looked for beside each other, so that all are here.
-if ! log=$("$venv/bin/python" -m pip install -qq --disable-pip-version-check --ignore-installed "cuda-core==1.2.*" \
-  "cuda-bindings>=13,<14" "nvidia-cuda-nvrtc>=13,<14" "nvidia-cuda-runtime>=13,<14" "nvidia-cuda-cccl>=13,<14" 2>&1); then
-  echo "skipped: cuda.core 1.2 and what it needs can't be had: $(tail -1 <<<"$log")"
+if ! why=$(scripts/ci.d/borrowing-venv "$venv" --ignore-installed "cuda-core==1.2.*" \
+  "cuda-bindings>=13,<14" "nvidia-cuda-nvrtc>=13,<14" "nvidia-cuda-runtime>=13,<14" "nvidia-cuda-cccl>=13,<14"); then
+  echo "skipped: cuda.core 1.2 and what it needs can't be had: $why"
   exit 0
 fi
 exec "$venv/bin/python" -m pytest -ra -p no:cacheprovider tests/clients/cuda/core "$@"

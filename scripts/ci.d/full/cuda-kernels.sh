@@ -6,13 +6,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 venv=build/cuda-kernels
-purelib='import sysconfig; print(sysconfig.get_path("purelib"))'
 
-python -m venv --clear "$venv"
-python -c "$purelib" >"$("$venv/bin/python" -c "$purelib")/borrowed.pth"
-if ! log=$("$venv/bin/python" -m pip install -qq --disable-pip-version-check --ignore-installed \
-  cuda-bindings nvidia-cuda-nvrtc nvidia-cuda-nvcc nvidia-cuda-crt nvidia-cuda-runtime nvidia-cuda-cccl 2>&1); then
-  echo "skipped: NVIDIA's compilers can't be had: $(tail -1 <<<"$log")"
+if ! why=$(scripts/ci.d/borrowing-venv "$venv" --ignore-installed \
+  cuda-bindings nvidia-cuda-nvrtc nvidia-cuda-nvcc nvidia-cuda-crt nvidia-cuda-runtime nvidia-cuda-cccl); then
+  echo "skipped: NVIDIA's compilers can't be had: $why"
   exit 0
 fi
 tests() { "$venv/bin/python" -m pytest -ra -p no:cacheprovider tests/clients/cuda/kernels "$@"; }

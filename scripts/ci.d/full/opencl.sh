@@ -7,17 +7,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 venv=build/opencl-intel
-purelib='import sysconfig; print(sysconfig.get_path("purelib"))'
 
 if [ "$(uname -s) $(uname -m)" != "Linux x86_64" ]; then
   echo "skipped: Intel's runtime is for Linux on x86-64"
   exit 0
 fi
-python -m venv --clear "$venv"
-python -c "$purelib" >"$("$venv/bin/python" -c "$purelib")/borrowed.pth"
-if ! log=$("$venv/bin/python" -m pip install -qq --disable-pip-version-check --no-compile \
-  "intel-opencl-rt>=2026.2" "intel-cmplr-lib-rt>=2026.2" 2>&1); then
-  echo "skipped: Intel's runtime can't be had: $(tail -1 <<<"$log")"
+if ! why=$(scripts/ci.d/borrowing-venv "$venv" --no-compile \
+  "intel-opencl-rt>=2026.2" "intel-cmplr-lib-rt>=2026.2"); then
+  echo "skipped: Intel's runtime can't be had: $why"
   exit 0
 fi
 
