@@ -296,7 +296,7 @@ def check_blocks_that_add_to_one_word_side_by_side_lose_nothing():
     {START}
       ld.param.u64 %d5, [counters];
       mov.u32 %r5, 0;
-      mov.u32 %r20, 0;
+      mov.u32 %r20, %smid;
     MORE:
       red.global.add.u32 [%d5], 1;
       atom.global.inc.u32 %r6, [%d5+4], 0xFFFFFFFF;
@@ -307,9 +307,13 @@ def check_blocks_that_add_to_one_word_side_by_side_lose_nothing():
       @%p1 bra MORE;
     {STORE}}}
     """)
-    counters = np.zeros(2, np.uint64)
-    outcome(made, 64, 32, counters)
-    assert counters[0] == 64 * 32 * 200 * (1 + (1 << 32)) and counters[1] == 3 * 64 * 32 * 200
+    shared = 0  # launches whose blocks were not all run by one of the host's threads: only those can lose something
+    for _ in range(60):
+        counters = np.zeros(2, np.uint64)
+        shared += len(np.unique(outcome(made, 64, 32, counters))) > 1
+        assert counters[0] == 64 * 32 * 200 * (1 + (1 << 32)) and counters[1] == 3 * 64 * 32 * 200
+        if shared == 10:
+            break
 
 
 def check_a_warp_does_not_wait_for_lanes_that_returned():
