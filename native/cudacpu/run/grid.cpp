@@ -233,19 +233,19 @@ std::string triple(const uint32_t* n) {
 
 std::string what(const Failure& f) {
   switch (f.result) {
-    case 700:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
       return "an illegal address";
-    case 701:
+    case CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES:
       return "out of resources";
-    case 702:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
       return "the block is stuck";
-    case 710:
+    case CUDA_ERROR_ASSERT:
       return "an assertion failed";
-    case 715:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
       return "an illegal instruction or a trap";
-    case 716:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
       return "a misaligned address";
-    case 719:
+    case CUDA_ERROR_LAUNCH_FAILED:
       return f.signal ? "an arithmetic fault" : "a trap";
     default:
       return "error " + std::to_string(f.result);
@@ -257,7 +257,8 @@ std::string what(const Failure& f) {
 std::string GridRun::suspects(uint32_t& line) const {
   const Failure& f = failure_;
   Block block{&grid_, f.shared, {f.ctaid[0], f.ctaid[1], f.ctaid[2]}, 0, nullptr, nullptr};
-  const Whose found = whose(*launch_.accesses, block, {line, f.has_address, f.address, f.result == 716});
+  const Whose found =
+      whose(*launch_.accesses, block, {line, f.has_address, f.address, f.result == CUDA_ERROR_MISALIGNED_ADDRESS});
   if (!found.count) return "";
   line = found.line;
   const uint32_t* n = grid_.ntid;

@@ -5,7 +5,6 @@
 #include "stream/stream.hpp"
 
 namespace cudacpu {
-namespace {}  // namespace
 
 HCQ_API cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority) {
   return with_context([&](Context& context) {
