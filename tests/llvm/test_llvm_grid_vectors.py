@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import platform
-
 import numpy as np
 import pytest
 from llvm_grids import DECLARED, GLOBAL, REDUCE, load
 
 from hcq.drivers.cpu import llvm_host
 from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
+
+
+def needs(feature: str) -> None:
+    """For tests that look for instructions of x86 processors that have this."""
+    if f"+{feature}" not in llvm_host.host().features.split(","):
+        pytest.skip(f"this processor has no {feature}")
 
 
 def assembly(body: str, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -28,10 +32,8 @@ def assembly(body: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return made[0]
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="looks for x86 instructions")
 def test_items_become_vector_lanes_though_arguments_may_alias(monkeypatch):
-    if "+avx2" not in llvm_host.host().features.split(","):
-        pytest.skip("this processor has no AVX2")
+    needs("avx2")
     triad = f"""
         define void @triad(ptr %a, ptr %b, ptr %c, i32 %n) {{
           {GLOBAL}
@@ -56,10 +58,8 @@ def test_items_become_vector_lanes_though_arguments_may_alias(monkeypatch):
     assert "gather" not in code
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="looks for x86 instructions")
 def test_regions_between_barriers_vectorise_and_only_items_with_work_run(monkeypatch):
-    if "+avx2" not in llvm_host.host().features.split(","):
-        pytest.skip("this processor has no AVX2")
+    needs("avx2")
     body = REDUCE.replace("%low = icmp ult i32 %j, %n", "%low = icmp ult i32 %x, %half")
     code = assembly(body, monkeypatch)
     assert any("vaddps" in line and "ymm" in line for line in code.splitlines())
@@ -146,19 +146,15 @@ def test_reductions_follow_one_another(items):
     np.testing.assert_array_equal(out.reshape(3, items), less / less.sum(1, keepdims=True))
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="looks for x86 instructions")
 def test_the_items_of_a_group_stay_together_through_reductions_that_follow_one_another(monkeypatch):
-    if "+avx2" not in llvm_host.host().features.split(","):
-        pytest.skip("this processor has no AVX2")
+    needs("avx2")
     code = assembly(TWICE, monkeypatch)
     for instruction in ("vmaxps", "vaddps", "vsubps", "vdivps"):
         assert any(instruction in line and "ymm" in line for line in code.splitlines()), instruction
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="looks for x86 instructions")
 def test_items_become_lanes_though_all_divide_alike_before_a_guard(monkeypatch):
-    if "+avx2" not in llvm_host.host().features.split(","):
-        pytest.skip("this processor has no AVX2")
+    needs("avx2")
     code = assembly(
         f"""
         define void @rows(ptr %a, ptr %b, i32 %n, i32 %d, i32 %stride) {{
@@ -250,18 +246,14 @@ def test_a_guarded_loop_in_each_item_is_right_in_full_and_in_cut_groups(n, local
     assert c.tolist() == (a @ b).tolist()
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="looks for x86 instructions")
 def test_a_loop_in_each_item_vectorises_across_items(monkeypatch):
-    if "+avx2" not in llvm_host.host().features.split(","):
-        pytest.skip("this processor has no AVX2")
+    needs("avx2")
     code = assembly(PRODUCT, monkeypatch)
     assert any("vmulps" in line and "ymm" in line for line in code.splitlines())
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="looks for x86 instructions")
 def test_a_kernel_may_ask_for_wider_vectors(monkeypatch):
-    if "+avx512vl" not in llvm_host.host().features.split(","):
-        pytest.skip("this processor has no AVX-512")
+    needs("avx512vl")
     body = f"""
         define void @f(ptr %a) #0 {{
           {GLOBAL}

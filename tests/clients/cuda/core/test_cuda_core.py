@@ -8,14 +8,11 @@ import pytest
 from core_files import HERE, Examples
 
 
-def _missing() -> str | None:
+def _installed() -> bool:
     try:
-        for package in ("cuda.bindings", "cuda.core", "nvidia.cu13"):
-            if importlib.util.find_spec(package) is None:
-                return package
-    except ModuleNotFoundError as error:
-        return str(error.name)
-    return None
+        return all(importlib.util.find_spec(each) for each in ("cuda.bindings", "cuda.core", "nvidia.cu13"))
+    except ModuleNotFoundError:  # of the package around it
+        return False
 
 
 FILES = {
@@ -31,7 +28,7 @@ def _example(file: str, name: str):
     return pytest.param(file, name, marks=marks, id=f"{file}-{name.removeprefix('example_')}")
 
 
-@pytest.mark.skipif(_missing() is not None, reason=f"{_missing()} is not installed")
+@pytest.mark.skipif(not _installed(), reason="cuda.core and the toolkit are not installed (cuda-core, hcq[cuda])")
 @pytest.mark.parametrize(
     ("file", "name"), [_example(file, name) for file, examples in FILES.items() for name in examples.names]
 )

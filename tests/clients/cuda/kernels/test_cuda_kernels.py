@@ -36,9 +36,10 @@ def runs():
 
 @pytest.fixture(scope="module")
 def toolkit():
-    pytest.importorskip("cuda.bindings.nvrtc", reason="CUDA C needs cuda-bindings and nvidia-cuda-nvrtc")
+    needed = "CUDA C needs cuda-bindings, nvidia-cuda-nvrtc and the toolkit's headers (hcq[cuda], nvidia-cuda-cccl)"
+    pytest.importorskip("cuda.bindings.nvrtc", reason=needed)
     if not any((Path(each) / "nv" / "target").exists() for each in headers()):
-        pytest.skip("CUDA C needs the toolkit's headers (nvidia-cuda-runtime, nvidia-cuda-cccl)")
+        pytest.skip(needed)
 
 
 class Server:
