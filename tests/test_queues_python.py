@@ -505,6 +505,12 @@ def refusals(dev, signal, queue, stream, send):
         ("f32", np.float32(0.5), "0000003f"),
         ("boolean", np.bool_(True), "01"),
         ("bf16", float("-inf"), "80ff"),
+        ("bf16", 1 + 2**-8 + 2**-40, "813f"),  # a float32 of it would lie half way
+        ("bf16", -(2**-134) * (1 + 2**-40), "0180"),
+        ("f8e4m3fn", 1 + 2**-4 + 2**-40, "39"),
+        ("f8e4m3fn", -(2**-1000), "80"),
+        ("f8e5m2", 1 + 2**-3 - 2**-40, "3c"),
+        ("f8e5m2", 1 + 2**-3 + 2**-40, "3d"),
         ("f8e4m3fn", 448, "7e"),
         ("f8e5m2", -1.5, "be"),
         ("bytes3", b"abc", "616263"),

@@ -270,7 +270,8 @@ def _small_float(index: int, value: Any, kind: str) -> bytes:
 
     try:
         given = value if isinstance(value, float) else operator.index(value)
-        held = dtypes.of(VALUE_TYPES[kind][1]).numpy.type(given)
+        once = _as_bfloat16(float(given)) if kind == "bf16" else float(given)  # ml_dtypes rounds a float32 of it
+        held = dtypes.of(VALUE_TYPES[kind][1]).numpy.type(once)
     except (TypeError, ValueError, OverflowError):
         raise LaunchError(f"value {index} is {_shown(value)}: the parameter is {kind}") from None
     number = float(held)
@@ -279,6 +280,14 @@ def _small_float(index: int, value: Any, kind: str) -> bytes:
     if isinstance(given, int) and number != given:
         raise LaunchError(f"value {index} is {value!r}: {kind}, the parameter's type, can't hold it exactly")
     return bytes(held.tobytes())
+
+
+def _as_bfloat16(value: float) -> float:
+    """To the nearest of 8 binary digits, ties to even, in steps of no less than 2**-133."""
+    if value == 0 or not math.isfinite(value):
+        return value
+    step = max(math.frexp(value)[1] - 8, -133)
+    return math.copysign(math.ldexp(round(math.ldexp(value, -step)), step), value)
 
 
 def _is_small_float(value: Any) -> bool:
