@@ -1,25 +1,19 @@
 // Devices and their attributes. What does not live here: primary contexts' entries (context.cpp).
 #include "device/device.hpp"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "api/entry.hpp"
-#include "api/log.hpp"
 #include "device/context.hpp"
 #include "device/lacks.hpp"
+#include "device/settings.hpp"
 #include "memory/arena.hpp"
 #include "memory/memory.hpp"
 #include "run/crew.hpp"
 
 namespace cudacpu {
 namespace {
-
-constexpr int most_devices = 64;
 
 // What depends on the compute capability: the CUDA programming guide's table of technical specifications.
 struct Generation {
@@ -43,79 +37,7 @@ const Generation& generation(int capability) {
   return *best;
 }
 
-CUresult wrong(const char* name, const char* value, const char* expected) {
-  log_line(CU_LOG_LEVEL_ERROR, std::string(name) + "=" + value + " is not " + expected);
-  return CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult read_count(int* count) {
-  const char* value = std::getenv("HCQ_CUDACPU_DEVICES");
-  *count = 1;
-  if (!value || !*value) return CUDA_SUCCESS;
-  char* end;
-  long number = std::strtol(value, &end, 10);
-  if (*end || number < 0 || number > most_devices) {
-    return wrong("HCQ_CUDACPU_DEVICES", value, "a number of devices from 0 to 64");
-  }
-  *count = static_cast<int>(number);
-  return CUDA_SUCCESS;
-}
-
-// Those of `count` devices that CUDA_VISIBLE_DEVICES names, in its order: all without it, none after the first that
-// there isn't. Numbers only.
-std::vector<int> visible(int count) {
-  std::vector<int> found;
-  const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
-  for (int i = 0; !value && i < count; i++) found.push_back(i);
-  for (const char* at = value; at && *at;) {
-    char* end;
-    long number = std::strtol(at, &end, 10);
-    bool repeated = std::find(found.begin(), found.end(), number) != found.end();
-    if (end == at || (*end && *end != ',') || number < 0 || number >= count || repeated) break;
-    found.push_back(static_cast<int>(number));
-    at = *end ? end + 1 : end;
-  }
-  return found;
-}
-
-CUresult read_capability(int* capability) {
-  const char* value = std::getenv("HCQ_CUDACPU_CC");
-  *capability = 86;
-  if (!value || !*value) return CUDA_SUCCESS;
-  int major = 0, minor = 0, used = 0;
-  if (std::sscanf(value, "%d.%d%n", &major, &minor, &used) != 2 || value[used] || major < 5 || major > 20 ||
-      minor < 0 || minor > 9) {
-    return wrong("HCQ_CUDACPU_CC", value, "a compute capability, e.g. 8.6");
-  }
-  *capability = major * 10 + minor;
-  return CUDA_SUCCESS;
-}
-
-CUresult read_memory(size_t* bytes) {
-  const char* value = std::getenv("HCQ_CUDACPU_MEMORY");
-  *bytes = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE)) / 2;
-  if (!value || !*value) return CUDA_SUCCESS;
-  char* end;
-  double number = std::strtod(value, &end);
-  double unit = *end == 'K' ? 0x1p10 : *end == 'M' ? 0x1p20 : *end == 'G' ? 0x1p30 : 1;
-  if (unit > 1) end++;
-  if (end == value || *end || !(number * unit >= 1) || number * unit > 0x1p47) {
-    return wrong("HCQ_CUDACPU_MEMORY", value, "an amount of memory, e.g. 512M or 4G");
-  }
-  *bytes = static_cast<size_t>(number * unit);
-  return CUDA_SUCCESS;
-}
-
-bool g_peers = true;
-
-CUresult read_peers() {
-  const char* value = std::getenv("HCQ_CUDACPU_PEERS");
-  g_peers = true;
-  if (!value || !*value) return CUDA_SUCCESS;
-  g_peers = value[0] == '1';
-  if (value[1] || (value[0] != '0' && !g_peers)) return wrong("HCQ_CUDACPU_PEERS", value, "0 or 1");
-  return CUDA_SUCCESS;
-}
+bool g_peers = true;  // written before there are devices
 
 }  // namespace
 
@@ -256,16 +178,14 @@ std::vector<Device*>& devices() {
 }
 
 CUresult make_devices() {
-  int count = 0, capability = 0;
-  size_t bytes = 0;
-  CUresult result = read_count(&count);
-  if (!result) result = read_capability(&capability);
-  if (!result) result = read_memory(&bytes);
-  if (!result) result = read_peers();
+  Settings settings;
+  CUresult result = read(settings);
   if (!result) result = read_lacks();
   if (result) return result;
-  for (int physical : visible(count)) {
-    devices().push_back(new Device(static_cast<int>(devices().size()), physical, capability, bytes));
+  g_peers = settings.peers;
+  for (int physical : settings.visible) {
+    devices().push_back(
+        new Device(static_cast<int>(devices().size()), physical, settings.capability, settings.memory_bytes));
   }
   return devices().empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }

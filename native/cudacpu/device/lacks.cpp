@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "api/log.hpp"
+#include "device/settings.hpp"
 
 namespace cudacpu {
 namespace {
@@ -40,11 +40,7 @@ CUresult read_lacks() {
       if (name == each.name) found = static_cast<unsigned>(each.lack);
       known += (known.empty() ? "" : ", ") + std::string(each.name);
     }
-    if (!found) {
-      log_line(CU_LOG_LEVEL_ERROR,
-               "HCQ_CUDACPU_WITHOUT=" + std::string(value) + " is not some of " + known + ", with commas between them");
-      return CUDA_ERROR_INVALID_VALUE;
-    }
+    if (!found) return wrong("HCQ_CUDACPU_WITHOUT", value, "some of " + known + ", with commas between them");
     lacking |= found;
   }
   return CUDA_SUCCESS;
