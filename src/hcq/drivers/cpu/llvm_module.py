@@ -1,7 +1,7 @@
 """One LLVM IR module on its way to an object: what can be launched of it, and the module that is compiled for that.
 
-What does not live here: LLVM itself (llvm_host), how grid kernels become loops (llvm_grid), keys and caching
-(compiler_llvm).
+What does not live here: LLVM itself (llvm_host), which parameters there can be (llvm_parameters), how grid kernels
+become loops (llvm_grid), keys and caching (compiler_llvm).
 """
 
 from __future__ import annotations
@@ -9,39 +9,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hcq.drivers.cpu import llvm_context, llvm_host
+from hcq.drivers.cpu import llvm_context, llvm_host, llvm_parameters
 from hcq.drivers.cpu import llvm_text as text
-from hcq.drivers.cpu.library import EntryKind, Function, Param, ParamKind
+from hcq.drivers.cpu.library import EntryKind, Function, Param
 from hcq.errors import CompileError
 
 # What only grid kernels need is imported with the first of them: it takes longer to import than LLVM takes to compile
 # a plain one.
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from hcq.drivers.cpu.llvm_group import Lowered
     from hcq.drivers.cpu.llvm_locals import LocalArray
 
-_VALUES = {
-    "ptr": ParamKind.POINTER,
-    "ptr addrspace(1)": ParamKind.POINTER,
-    "i1": ParamKind.BOOLEAN,
-    "i8": ParamKind.BITS8,
-    "i16": ParamKind.BITS16,
-    "i32": ParamKind.BITS32,
-    "i64": ParamKind.BITS64,
-    "half": ParamKind.F16,
-    "bfloat": ParamKind.BF16,
-    "float": ParamKind.F32,
-    "double": ParamKind.F64,
-}
-# An extension says what the sign is.
-_SIGNLESS = (ParamKind.BITS8, ParamKind.BITS16, ParamKind.BITS32, ParamKind.BITS64)
-_EXTENDED = {
-    "signext": dict(zip(_SIGNLESS, (ParamKind.I8, ParamKind.I16, ParamKind.I32, ParamKind.I64), strict=True)),
-    "zeroext": dict(zip(_SIGNLESS, (ParamKind.U8, ParamKind.U16, ParamKind.U32, ParamKind.U64), strict=True)),
-}
-_BY_MEMORY = {"byval", "byref", "sret", "inalloca", "preallocated", "nest", "swiftself", "swifterror", "swiftasync"}
 _LAUNCHABLE = {"external", "linkonce_any", "linkonce_odr", "weak_any", "weak_odr"}
 # Patterns as text: re compiles and keeps them when they are first needed, which most modules never do.
 _ATTRIBUTES = r"(attributes #\d+ = \{ )(.*)\}"
@@ -99,8 +79,8 @@ class Lowering:
             module = self._inlined(module, grid)
             grid = self._grid_functions(module)
         self._enter(module, grid)
-        text = self._rewritten(module, grid)
-        return self._parse(self.finish(text) if self.finish is not None else text)
+        printed = self._rewritten(module, grid)
+        return self._parse(self.finish(printed) if self.finish is not None else printed)
 
     def refuse(self, message: str) -> CompileError:
         """An error about the user's module."""
@@ -146,7 +126,7 @@ class Lowering:
         llvm_host.run_passes(copy, *in_registers, "post_order_function_attributes")
         for function in copy.functions:
             if not function.is_declaration:
-                self.accesses[function.name] = [_access(argument) for argument in function.arguments]
+                self.accesses[function.name] = [llvm_parameters.access(argument) for argument in function.arguments]
 
     # Grid kernels: which they are, and with everything they call inlined
 
@@ -206,7 +186,7 @@ class Lowering:
             name = function.name
             is_grid = text.quoted(name) in grid
             kind = EntryKind.GROUP if is_grid else EntryKind.PACKED
-            reason, params = _parameters(function, self.accesses.get(name, ()))
+            reason, params = llvm_parameters.parameters(function, self.accesses.get(name, ()))
             if reason:
                 self.functions.append(Function(name, kind, None, reason))
                 continue
@@ -352,43 +332,6 @@ def _rename(function: Any) -> dict[int, Any]:
     for number, argument in enumerate(function.arguments):
         argument.name = f"hcq.a{number}"
     return values
-
-
-def _access(argument: Any) -> str:
-    """One of library.ACCESSES for a pointer, by its attributes."""
-    attributes = {a.decode().split("(")[0] for a in argument.attributes}
-    if attributes & {"readonly", "readnone"}:
-        return "r"
-    return "w" if "writeonly" in attributes else "rw"
-
-
-def _parameters(function: Any, accesses: Sequence[str]) -> tuple[str, tuple[Param, ...]]:
-    """Why a function can't be launched ('' if it can), and its parameters."""
-    kind = function.global_value_type
-    returns = str(kind.get_function_return())
-    if returns != "void":
-        return f"it returns {returns}; a kernel returns nothing", ()
-    if kind.is_function_vararg:
-        return "it takes a varying number of arguments", ()
-    params: list[Param] = []
-    for position, argument in enumerate(function.arguments):
-        attributes = {a.decode().split("(")[0].split("=")[0] for a in argument.attributes}
-        shown = str(argument.type)
-        param = _VALUES.get(shown)
-        if param is None:
-            return (
-                f"parameter {position + 1} is {shown}; parameters are ptr, i1 to i64, half, bfloat, float, double",
-                (),
-            )
-        if by := sorted(attributes & _BY_MEMORY):
-            return f"parameter {position + 1} is {by[0]}", ()
-        if param is ParamKind.POINTER and params and params[-1].kind is not ParamKind.POINTER:
-            return f"parameter {position + 1} is a pointer after values; pointers come first", ()
-        for extension in attributes & _EXTENDED.keys():
-            param = _EXTENDED[extension].get(param, param)
-        access = accesses[position] if param is ParamKind.POINTER and accesses else None
-        params.append(Param(param, argument.name, access))
-    return "", tuple(params)
 
 
 def _wrapper(entry: _Entry, offsets: tuple[int, ...], local_bytes: int, header: str) -> list[str]:
