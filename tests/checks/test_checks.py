@@ -275,6 +275,21 @@ def test_a_queue_that_waits_for_what_comes_behind_it(dev):
     clean(lambda: program(mended=True))
 
 
+def test_a_deadlock_is_refused_as_often_as_it_is_submitted_and_told_once(dev):
+    a, b = dev.signal_t(), dev.signal_t()
+    with hcq.checks(raises=False) as checks:
+        known = len(checks.findings)
+        dev.hw_compute_queue_t().wait(a, 1).signal(b, 1).submit(dev)
+        try:
+            for _ in range(3):
+                with pytest.raises(errors.DeadlockError):
+                    dev.hw_copy_queue_t().wait(b, 1).signal(a, 1).submit(dev)
+        finally:
+            a.value = b.value = 1
+        dev.synchronize()
+        assert len(checks.findings) == known + 1
+
+
 def test_a_signal_that_python_can_set_is_no_deadlock_but_is_named_at_the_deadline(dev):
     with hcq.checks():
         gate, done = dev.signal_t(), dev.signal_t()
@@ -471,6 +486,17 @@ def test_a_host_write_past_the_end(dev):
 
     found(errors.OutOfBoundsError, lambda: program(N * 4 + 1))
     clean(lambda: program(N * 4))
+
+
+def test_host_writes_past_the_ends_of_two_buffers_are_two_findings_though_no_command_had_them(dev):
+    with hcq.checks() as checks:
+        known = len(checks.findings)
+        for device in (dev, Device["CLANG:1"], dev):  # the last one is raised as well, and is no third text
+            a = floats(device=device.dname)
+            ctypes.memset(a._buf.va_addr, 1, N * 4 + 1)
+            with pytest.raises(errors.OutOfBoundsError, match=f"on {device.dname}, allocated at"):
+                device.synchronize()
+        assert len(checks.findings) == known + 2
 
 
 def test_a_write_past_the_end_is_found_at_the_next_synchronize_among_many_buffers(dev, k):

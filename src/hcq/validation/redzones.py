@@ -289,7 +289,7 @@ def _finding(guard: _Guard, what: str, deeds: tuple[Deed, ...]) -> Finding:
     beyond = f"{first - guard.size} bytes past its end" if first >= guard.size else f"{-first} bytes before its start"
     text = f"out of bounds: something wrote {max(last - first, 1)} bytes, the first {beyond}, beside {what}"
     text += "\n  since this was last looked at it was given to:" if deeds else "\n  no command was given it since"
-    return Finding(Kind.BOUNDS, "\n    ".join([text, *map(str, deeds)]), deeds)
+    return Finding(Kind.BOUNDS, "\n    ".join([text, *map(str, deeds)]), deeds, what=what)
 
 
 def _bytes(address: int) -> bytes:

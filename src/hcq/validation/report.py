@@ -27,17 +27,19 @@ class Kind(enum.Enum):
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong. `possible`: it rests on an access that nobody declared. `deeds`: who took part."""
+    """One thing that is wrong. `possible`: it rests on an access that nobody declared. `deeds`: who took part, and
+    `what` it happened to, where nobody did that was seen."""
 
     kind: Kind
     text: str
     deeds: tuple[Deed, ...] = ()
     possible: bool = False
+    what: str = ""
 
     @property
     def key(self) -> object:
         """The same for findings that say the same of the same lines: told once."""
-        return self.kind, self.possible, tuple((deed.name, deed.where, deed.site) for deed in self.deeds)
+        return self.kind, self.possible, self.deeds or self.what
 
     def error(self) -> errors.ValidationError:
         """The exception for it."""

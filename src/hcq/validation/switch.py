@@ -76,17 +76,15 @@ class Checks:
         late, self._late = self._late, []
         errors = []
         for finding in (*late, *found):
+            only_possible = finding.possible and not self.strict
+            raised = not only_possible and (self.raises or finding.kind is Kind.DEADLOCK)
+            if raised:  # each time: who caught the first one is as wrong again
+                errors.append(finding)
             if finding.key in self._told:
                 continue
             self._told.add(finding.key)
-            if finding.possible and not self.strict:
-                self.possible.append(finding.text)
-            else:
-                self.findings.append(finding.text)
-                if self.raises or finding.kind is Kind.DEADLOCK:
-                    errors.append(finding)
-                    continue
-            if warning:
+            (self.possible if only_possible else self.findings).append(finding.text)
+            if warning and not raised:
                 _warn(finding)
         if errors and raising:
             raise errors[0].error()
