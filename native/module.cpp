@@ -14,6 +14,7 @@
 #include "python/functions.hpp"
 #include "python/kernel_launch.hpp"
 #include "python/record_functions.hpp"
+#include "python/structures.hpp"
 #include "python/user_line.hpp"
 #include "vulkan/bindings.hpp"
 
@@ -35,6 +36,7 @@ NB_MODULE(_native, m) {
   hcq::init_native_functions(m);
   hcq::init_record_functions(m);
   hcq::init_user_line(m);
+  hcq::init_structures(m);
   hcq::bind_cpu(m);
   hcq::bind_disk(m);
   hcq::bind_formats(m);

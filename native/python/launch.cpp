@@ -9,8 +9,8 @@
 #include "core/retire.hpp"
 #include "core/scheduler.hpp"
 #include "memory/memory.hpp"
+#include "python/structures.hpp"
 #include "python/user_line.hpp"
-#include "python/values.hpp"
 #include "python/watch.hpp"
 
 namespace hcq {

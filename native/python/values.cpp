@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "python/arguments.hpp"
+#include "python/structures.hpp"
 
 namespace hcq {
 
@@ -63,13 +64,6 @@ bool is_signless(ParamKind k) { return k >= ParamKind::bits8 && k <= ParamKind::
 bool is_floating(ParamKind k) {
   return k == ParamKind::f16 || k == ParamKind::bf16 || k == ParamKind::f32 || k == ParamKind::f64 ||
          k == ParamKind::f8e4m3fn || k == ParamKind::f8e5m2;
-}
-
-std::string where(const Program& program, size_t index) {
-  std::string text = program.name + ": value " + std::to_string(index - program.pointers);
-  if (index < program.params.size() && !program.params[index].name.empty())
-    text += " (" + program.params[index].name + ")";
-  return text;
 }
 
 // Round to nearest even from a double, in one step: by way of a float rounded to odd.
@@ -159,9 +153,9 @@ bool put_double(const Program& program, size_t index, const Param& p, double v, 
     }
   }
   if (overflow)
-    return refuse(where(program, index) + ": " + std::to_string(v) + " is too large for " + kind_name(p.kind));
+    return refuse(value_words(program, index) + ": " + std::to_string(v) + " is too large for " + kind_name(p.kind));
   if (exact && inexact)
-    return refuse(where(program, index) + ": the whole number " + std::to_string(v) + " is not exact in " +
+    return refuse(value_words(program, index) + ": the whole number " + std::to_string(v) + " is not exact in " +
                   kind_name(p.kind) + "; pass a float to have it rounded");
   return true;
 }
@@ -176,7 +170,7 @@ bool put_int(const Program& program, size_t index, const Param& p, PyObject* v, 
     }
     if (!exact) {
       PyErr_Clear();
-      return refuse(where(program, index) + ": " + shown(v) + " is not exact in " + kind_name(p.kind) +
+      return refuse(value_words(program, index) + ": " + shown(v) + " is not exact in " + kind_name(p.kind) +
                     "; pass a float to have it rounded");
     }
     return put_double(program, index, p, d, true, out);
@@ -225,7 +219,7 @@ bool put_int(const Program& program, size_t index, const Param& p, PyObject* v, 
     default:
       break;
   }
-  if (!fits) return refuse(where(program, index) + ": " + shown(v) + " does not fit " + kind_name(p.kind));
+  if (!fits) return refuse(value_words(program, index) + ": " + shown(v) + " does not fit " + kind_name(p.kind));
   std::memcpy(out, &u, p.size);  // little endian
   return true;
 }
@@ -282,100 +276,32 @@ bool put_scalar(const Program& program, size_t index, const Param* p, PyObject* 
   const char* text = name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : nullptr;
   if (!text || !bytes || !PyBytes_Check(bytes.get())) {
     PyErr_Clear();
-    return refuse(where(program, index) + ": expected a number, got " + shown(v));
+    return refuse(value_words(program, index) + ": expected a number, got " + shown(v));
   }
   Py_ssize_t n = PyBytes_GET_SIZE(bytes.get());
   if (p) {
     bool same = is_signless(p->kind) ? std::strncmp(text, "int", 3) == 0 || std::strncmp(text, "uint", 4) == 0
                                      : std::strcmp(text, kind_name(p->kind)) == 0;
     if (!same || n != p->size)
-      return refuse(where(program, index) + ": expected " + kind_name(p->kind) + ", got a NumPy " + text);
+      return refuse(value_words(program, index) + ": expected " + kind_name(p->kind) + ", got a NumPy " + text);
     std::memcpy(out, PyBytes_AS_STRING(bytes.get()), p->size);
     return true;
   }
   if (n > 8 || !(text[0] == 'i' || text[0] == 'u' || text[0] == 'b') || std::strcmp(text, "bfloat16") == 0)
-    return refuse(where(program, index) +
+    return refuse(value_words(program, index) +
                   ": the library records no parameter types, so only whole numbers can be passed, not " + text);
   std::memset(out, text[0] == 'i' && (PyBytes_AS_STRING(bytes.get())[n - 1] & 0x80) ? 0xff : 0, 8);
   std::memcpy(out, PyBytes_AS_STRING(bytes.get()), static_cast<size_t>(n));
   *size = 8;
   return true;
 }
-// What in a format of the buffer protocol (struct's words, between them names in colons) no kernel reads, or nothing.
-const char* foreign(const char* format) {
-  bool named = false;
-  for (; format && *format; ++format) {
-    if (*format == ':') named = !named;
-    if (named) continue;
-    if (*format == 'O') return "Python objects";
-    if (*format == '>' || *format == '!') return "big-endian numbers";
-  }
-  return nullptr;
-}
-
-// The bytes of a structure: of what has the buffer protocol, contiguous, or of a NumPy scalar.
-class Bytes {
- public:
-  explicit Bytes(PyObject* v) {
-    for (int asked : {PyBUF_ND | PyBUF_FORMAT, PyBUF_SIMPLE}) {  // some have no word for what they hold
-      taken_ = PyObject_CheckBuffer(v) && PyObject_GetBuffer(v, &view_, asked) == 0;
-      if (taken_) {
-        data = view_.buf;
-        size = view_.len;
-        wrong = foreign(view_.format);
-        return;
-      }
-      PyErr_Clear();
-    }
-    Ref dimensions(PyObject_HasAttrString(v, "dtype") ? PyObject_GetAttrString(v, "ndim") : nullptr);
-    if (dimensions && PyLong_Check(dimensions.get()) && PyLong_AsLong(dimensions.get()) == 0)
-      copied_ = Ref(PyObject_CallMethod(v, "tobytes", nullptr));  // a scalar of a type that buffers have no word for
-    PyErr_Clear();
-    if (!copied_ || !PyBytes_Check(copied_.get())) return;
-    data = PyBytes_AS_STRING(copied_.get());
-    size = PyBytes_GET_SIZE(copied_.get());
-  }
-  ~Bytes() {
-    if (taken_) PyBuffer_Release(&view_);
-  }
-  Bytes(const Bytes&) = delete;
-  Bytes& operator=(const Bytes&) = delete;
-  const void* data = nullptr;
-  Py_ssize_t size = -1;  // there are none
-  const char* wrong = nullptr;
-
- private:
-  Py_buffer view_{};
-  bool taken_ = false;
-  Ref copied_;
-};
-
-bool put_structure(const Program& program, size_t index, const Param& p, PyObject* v, uint8_t* out) {
-  Bytes bytes(v);
-  if (bytes.size != p.size)
-    return refuse(where(program, index) + ": expected a structure of " + std::to_string(p.size) +
-                  " bytes, as bytes, a NumPy record or a ctypes structure, got " +
-                  (bytes.size < 0 ? shown(v) : std::to_string(bytes.size) + " bytes (" + Py_TYPE(v)->tp_name + ")"));
-  if (bytes.wrong)
-    return refuse(where(program, index) + ": a structure with " + bytes.wrong +
-                  " in it, which no kernel reads: " + shown(v));
-  std::memcpy(out, bytes.data, p.size);
-  return true;
-}
 }  // namespace
 
-Ref kept_values(const Program& program, size_t buffers, Ref vals) {
-  Ref kept;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(vals.get()); ++i) {
-    const Param* p = value_param(program, buffers, static_cast<size_t>(i));
-    PyObject* v = PyTuple_GET_ITEM(vals.get(), i);
-    if (!p || p->kind != ParamKind::structure || PyBytes_CheckExact(v)) continue;
-    if (!kept) kept = Ref(PySequence_List(vals.get()));
-    Bytes bytes(v);
-    Ref held(PyBytes_FromStringAndSize(static_cast<const char*>(bytes.data), std::max<Py_ssize_t>(bytes.size, 0)));
-    if (!kept || !held || PyList_SetItem(kept.get(), i, held.release()) < 0) return Ref();
-  }
-  return kept ? Ref(PySequence_Tuple(kept.get())) : std::move(vals);
+std::string value_words(const Program& program, size_t index) {
+  std::string text = program.name + ": value " + std::to_string(index - program.pointers);
+  if (index < program.params.size() && !program.params[index].name.empty())
+    text += " (" + program.params[index].name + ")";
+  return text;
 }
 
 bool put_value(const Program& program, size_t index, const Param& p, PyObject* v, uint8_t* out) {
@@ -383,7 +309,7 @@ bool put_value(const Program& program, size_t index, const Param& p, PyObject* v
   if (PyLong_Check(v)) return put_int(program, index, p, v, out);
   if (PyFloat_CheckExact(v)) {
     if (!is_floating(p.kind))
-      return refuse(where(program, index) + ": expected " + kind_name(p.kind) + ", got the float " + shown(v));
+      return refuse(value_words(program, index) + ": expected " + kind_name(p.kind) + ", got the float " + shown(v));
     return put_double(program, index, p, PyFloat_AS_DOUBLE(v), false, out);
   }
   if (put_same_scalar(p, v, out)) return true;
@@ -400,8 +326,8 @@ bool put_untyped(const Program& program, size_t index, PyObject* value, uint8_t*
     return true;
   }
   if (PyFloat_CheckExact(value))
-    return refuse(where(program, index) + ": the library records no parameter types, so the float " + shown(value) +
-                  " can't be passed");
+    return refuse(value_words(program, index) + ": the library records no parameter types, so the float " +
+                  shown(value) + " can't be passed");
   uint32_t size;
   return put_scalar(program, index, nullptr, value, slot, &size);
 }

@@ -1,5 +1,7 @@
 // One value of a launch, from a Python number or a NumPy scalar, checked against its parameter. For arguments.cpp.
 #pragma once
+#include <string>
+
 #include "core/program.hpp"
 #include "python/common.hpp"
 
@@ -9,8 +11,7 @@ namespace hcq {
 bool put_value(const Program& program, size_t index, const Param& p, PyObject* v, uint8_t* out);
 // A value of a program without recorded types: 8 bytes.
 bool put_untyped(const Program& program, size_t index, PyObject* value, uint8_t* slot);
-// A tuple of values, checked before, as whoever uses them later may keep it: structures, which their owners may change,
-// as bytes. Null with an exception.
-Ref kept_values(const Program& program, size_t buffers, Ref vals);
+// How a refusal calls a value.
+std::string value_words(const Program& program, size_t index);
 
 }  // namespace hcq

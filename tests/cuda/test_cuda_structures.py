@@ -130,6 +130,10 @@ def test_what_no_kernel_reads_is_no_part_of_a_structure(dev, one, out, wrong):
         one(out, vals=(wrong,))
     with pytest.raises(LaunchError, match=r"Python objects|big-endian"):
         launch.pack_values((wrong,), ["bytes16"])
+    with hcq.capture() as graph:
+        one(out, vals=(bytes(16),), global_size=(0, 1, 1))
+    with pytest.raises(LaunchError, match=r"Python objects|big-endian"):
+        graph.replay(vals={(0, 0): wrong})
     named = np.zeros(1, np.dtype([("O", "f4"), (">", "i4"), ("!", "u8")]))[0]
     one(out, vals=(named,), global_size=(0, 1, 1))
     assert launch.pack_values((named,), ["bytes16"]) == bytes(16)
@@ -175,6 +179,41 @@ def test_replays_change_structures(dev, one, out, pointed):
             graph.replay(vals={(0, 0): wrong})
     graph.replay().wait()
     assert out.numpy().tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+class Pair(ctypes.Structure):
+    _fields_ = (("x", ctypes.c_byte), ("y", ctypes.c_byte))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda held: held,
+        memoryview,
+        Pair.from_buffer,
+        lambda held: np.frombuffer(held, "i1"),
+        lambda held: np.frombuffer(held, "i1,i1")[0],
+        lambda held: np.frombuffer(held, "u2").reshape(()),
+        lambda held: np.frombuffer(held, "u2").view(ml_dtypes.bfloat16),
+        lambda held: np.frombuffer(held, "u2").view([("h", ml_dtypes.bfloat16)])[0],
+    ],
+)
+def test_replays_take_whatever_launches_take_as_a_structure_and_keep_its_bytes(dev, nvrtc, out, tmp_path, form):
+    held = bytearray([3, 4])
+    given = form(held)
+    plain = dev.program("plain", SOURCE)
+    plain(out, vals=(given,))
+    assert out.numpy()[0] == 304
+    with hcq.capture() as graph:
+        plain(out, vals=(bytes(2),))
+    graph.replay(vals={(0, 0): given}).wait()
+    held[:] = bytes(2)
+    graph.save(tmp_path / "plain.hcqg")
+    from hcq.graph import saved
+
+    run = saved.SavedGraph(tmp_path / "plain.hcqg").on("CUDA")
+    run.run()
+    assert run.buffer(0).numpy()[0] == 304
 
 
 def test_queues_and_graphs_of_queues_take_structures(dev, one, out, pointed):

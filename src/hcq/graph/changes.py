@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hcq import _native
 from hcq.graph.native import value_keys, value_slots
 from hcq.graph.nodes import Launch, Node, Value, span_of
+from hcq.runtime.later import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -240,13 +241,18 @@ class Changes:
 
 
 def _kept(value: Any) -> Any:
-    """A value as the graph may keep it: a structure, which its owner may change, as bytes."""
-    if isinstance(value, int | float | bytes) or getattr(getattr(value, "dtype", None), "kind", "V") in "biufc":
+    """A value as the graph may keep it: what its owner may change, as a structure, as bytes. What is to be refused
+    stays as it is."""
+    if isinstance(value, int | float | bytes):
         return value
-    try:
-        return memoryview(value).tobytes()
-    except (TypeError, BufferError):  # an 8-bit float of NumPy's, or something that is refused
-        return value
+    numpy = loaded("numpy")
+    if numpy is not None:
+        if isinstance(value, numpy.ndarray) and not value.ndim:
+            value = value[()]
+        if isinstance(value, numpy.generic) and not isinstance(value, numpy.void):
+            return value
+    data, wrong = _native.structure_bytes(value)
+    return value if data is None or wrong else data
 
 
 class _Sizes:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 import struct
 from typing import TYPE_CHECKING, Any
 
+from hcq import _native
 from hcq.errors import LaunchError
 from hcq.runtime.later import loaded
 
@@ -51,9 +51,6 @@ STRUCTURE_ALIGNMENT = 8
 VALUE_MIN = -(2**31)
 VALUE_MAX = 2**32 - 1
 
-
-_NAMES = re.compile(":[^:]*:")  # of fields, in a format of the buffer protocol
-_FOREIGN = {"O": "Python objects", ">": "big-endian numbers", "!": "big-endian numbers"}  # by what formats call them
 _SMALL_FLOATS = ("bf16", "f8e4m3fn", "f8e5m2")
 
 
@@ -247,21 +244,13 @@ def _typed_value(index: int, value: Any, kind: str) -> tuple[bytes, int]:
 
 
 def _structure(index: int, value: Any, size: int) -> bytes:
-    words = ""
-    try:
-        view = memoryview(value)
-        data, words = bytes(view.cast("B") if view.ndim else view.tobytes()), _NAMES.sub("", view.format)
-    except (TypeError, ValueError):
-        scalar = getattr(value, "dtype", None) is not None and not getattr(value, "ndim", 1)
-        if not scalar:
-            raise LaunchError(
-                f"value {index} is {_shown(value)}: the parameter is a structure of {size} bytes"
-            ) from None
-        data = value.tobytes()
+    data, wrong = _native.structure_bytes(value)
+    if data is None:
+        raise LaunchError(f"value {index} is {_shown(value)}: the parameter is a structure of {size} bytes")
     if len(data) != size:
         raise LaunchError(f"value {index} has {len(data)} bytes: the parameter is a structure of {size} bytes")
-    if wrong := [what for word, what in _FOREIGN.items() if word in words]:
-        raise LaunchError(f"value {index} is a structure with {wrong[0]} in it, which no kernel reads: {_shown(value)}")
+    if wrong:
+        raise LaunchError(f"value {index} is a structure with {wrong} in it, which no kernel reads: {_shown(value)}")
     return data
 
 
