@@ -1,4 +1,5 @@
-"""Structures, enumerations and names of the driver on the CPU are those of the toolkit's headers."""
+"""Structures, enumerations and names of the driver on the CPU are those of the toolkit's headers, and its own the same
+in both languages."""
 
 import re
 import shutil
@@ -7,6 +8,8 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 import pytest
+
+from hcq.cudacpu.lower.accesses import Code
 
 NATIVE = Path(__file__).parents[2] / "native" / "cudacpu" / "api"
 # Ours hold what several of the toolkit's have in common, or what it calls otherwise.
@@ -39,6 +42,12 @@ def structures(text):
                 fields += [re.sub(r"\[.*?\]|[*&\s]", "", part.split()[-1]) for part in code[:-1].split(",")]
             depth += code.count("{") - code.count("}")
         yield name, fields
+
+
+def test_codes_of_addresses_are_the_ones_that_are_written():
+    (names,) = re.findall(r"^enum Code : uint8_t \{(.*?)\}", (NATIVE.parent / "run/whose.cpp").read_text(), re.M | re.S)
+    names = [{"band": "and_", "bor": "or_", "bxor": "xor"}.get(name, name) for name in re.findall(r"\w+", names)]
+    assert names == [code.name for code in Code] and list(Code) == list(range(len(names)))
 
 
 def test_layouts_are_the_toolkits(tmp_path):

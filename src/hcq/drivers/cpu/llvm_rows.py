@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 ROWS = 4
 _LEAST = 4  # loads that rows have in common
 _MOST = 600  # instructions: four times as many come of it
-_COLUMN = re.compile(r"@hcq\.local_id\((?:i32 )(?:noundef )?0\)")
-_ROW = re.compile(r"@hcq\.local_id\((?:i32 )(?:noundef )?[^02]")  # rows of one z
-_SLOT = re.compile(r"%hcq\.s(\d+)(?!\d)")
+_COLUMN = re.compile(r"@hcq\.local_id\(i32 (?:noundef )?0\)")
+_ROW = re.compile(r"@hcq\.local_id\(i32 (?:noundef )?[^02]")  # rows of one z
+_SLOT = re.compile(r"%hcq\.s(\d+)")
 
 
 def worth(a: Analysis, region: Region) -> bool:
