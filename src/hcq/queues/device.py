@@ -406,6 +406,10 @@ class HCQCompiled(Compiled):
         """Free what this class holds. A driver that overrides this calls it first, while its memory is still there."""
         for lane in self.lanes:
             lane.under_way.clear()
+        self._free_held()
+
+    def _free_held(self) -> None:
+        # clients may have put another allocator here
         for held in (vars(self).get("kernargs"), getattr(self.allocator, "__dict__", {}).get("staging")):
             if held is not None:  # else nothing needed it
                 held.free()

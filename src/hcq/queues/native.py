@@ -6,6 +6,7 @@ are written in Python (device, command_queue), which need nothing of this.
 
 from __future__ import annotations
 
+import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from hcq.queues.native_queue import NativeComputeQueue, NativeCopyQueue
     from hcq.runtime.compiler import Compiler
+
+_CLOSE_SECONDS = 5.0
 
 
 class NativeAllocator(HostAllocator, HCQAllocator):
@@ -168,3 +171,14 @@ class NativeDevice(_native.CommandDevice, HCQCompiled):
 
     def _close(self) -> None:
         self._shut()
+
+    def _ended(self) -> bool:
+        """Behind _close, of a device with memory of its own: whether all that was queued is over, also what threads
+        queued beside the closing, which gets some time. The staging ring is given back then."""
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        while self.busy():
+            if self.lost is not None or time.monotonic() >= deadline:
+                return False
+            time.sleep(0.0005)
+        self._free_held()
+        return True

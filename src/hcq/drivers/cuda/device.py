@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from hcq.drivers.cuda.choice import Found
 
 _DLPACK_CUDA = 2
-_LEAVE_SECONDS = 5.0
 _TOLD_SECONDS = 0.5
 _LLVM_TARGETS = (120, 103, 100, 90, 89, 87, 86, 80, 75, 72, 70)  # processors that llvmlite's PTX is written for
 
@@ -79,12 +78,7 @@ class CUDADevice(NativeDevice):
 
     def _close(self) -> None:
         super()._close()
-        deadline = time.monotonic() + _LEAVE_SECONDS
-        while self.lost is None and self.busy() and time.monotonic() < deadline:
-            time.sleep(0.0005)  # what threads queued beside the closing
-        staging = getattr(self.allocator, "staging", None)  # clients may have put another allocator here
-        if staging is not None and not self.busy():
-            staging.free()
+        self._ended()
         self.native.end()
 
     def _info(self) -> Mapping[str, object]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,8 +16,6 @@ from hcq.drivers.opencl.queue import OpenCLComputeQueue, OpenCLCopyQueue
 from hcq.errors import DeviceUnavailable
 from hcq.queues.native import NativeDevice
 from hcq.runtime.compiled import DeviceLimits
-
-_LEAVE_SECONDS = 5.0
 
 _abandoned: list[dict[int, Any]] = []  # memory of closed devices on which a command went on running
 
@@ -85,22 +82,9 @@ class OpenCLDevice(NativeDevice):
 
     def _close(self) -> None:
         super()._close()
-        staging = getattr(self.allocator, "staging", None)  # clients may have put another allocator here
-        if staging is not None:
-            staging.free()
-        if self._runs_on():
+        if not self._ended():
             _abandoned.append(dict(self.held))  # commands may still use it
         self.held.clear()
-
-    def _runs_on(self) -> bool:
-        """Whether something that was queued hasn't ended: a lost device's, or what threads queued beside the closing,
-        which gets some time."""
-        deadline = time.monotonic() + _LEAVE_SECONDS
-        while self.busy():
-            if self.lost is not None or time.monotonic() >= deadline:
-                return True
-            time.sleep(0.0005)
-        return False
 
     def _info(self) -> Mapping[str, object]:
         device = self.cl_device

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from hcq.drivers.vulkan.physical import Found
 
 _KINDS = {1: "an integrated GPU", 2: "a GPU", 3: "a virtual GPU", CPU: "Vulkan on the CPU"}
-
-_LEAVE_SECONDS = 5.0
 
 _MOST_ROUNDS = {"llvmpipe": 65535}
 """Drivers that end a kernel's loops after so many rounds of an item, as if they were over: lavapipe, by its name."""
@@ -57,12 +54,7 @@ class VulkanDevice(NativeDevice):
 
     def _close(self) -> None:
         super()._close()
-        deadline = time.monotonic() + _LEAVE_SECONDS
-        while self.lost is None and self.busy() and time.monotonic() < deadline:
-            time.sleep(0.0005)  # what threads queued beside the closing
-        staging = getattr(self.allocator, "staging", None)  # clients may have put another allocator here
-        if staging is not None and not self.busy():
-            staging.free()
+        self._ended()
         self.native.close(self.lost is None)
 
     def _leave(self) -> None:
