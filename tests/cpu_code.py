@@ -1,4 +1,4 @@
-"""What the tests of C code on the CPU devices share: choosing a compiler, and running a function without a queue."""
+"""What the tests of code for the CPU devices share: choosing a C compiler, running a function without a queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hcq.drivers.cpu.compiler_c import ClangCompiler
 from hcq.drivers.cpu.library import ParamKind, unpack
 
 COMPILERS = ("clang", "gcc")
-FORMATS = dict(zip(ParamKind.ALL, "QbBhHiIqQeefd?bhiq", strict=True))
+FORMATS = dict(zip(ParamKind.ALL, "QbBhHiIqQeHfd?bhiq", strict=True))  # bfloat16 as its bits
 
 
 def use_compiler(name, monkeypatch):

@@ -7,30 +7,11 @@ import itertools
 import struct
 
 import llvmlite.binding as llvm
+from cpu_code import FORMATS
 
 from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
 from hcq.drivers.cpu.library import EntryKind, Function, ParamKind, unpack
 
-FORMATS = {
-    ParamKind.POINTER: "Q",
-    ParamKind.I8: "b",
-    ParamKind.U8: "B",
-    ParamKind.I16: "h",
-    ParamKind.U16: "H",
-    ParamKind.I32: "i",
-    ParamKind.U32: "I",
-    ParamKind.I64: "q",
-    ParamKind.U64: "Q",
-    ParamKind.F16: "e",
-    ParamKind.BF16: "H",
-    ParamKind.F32: "f",
-    ParamKind.F64: "d",
-    ParamKind.BOOLEAN: "?",
-    ParamKind.BITS8: "b",
-    ParamKind.BITS16: "h",
-    ParamKind.BITS32: "i",
-    ParamKind.BITS64: "q",
-}
 GUARD = 0x5A
 
 

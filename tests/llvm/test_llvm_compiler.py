@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from cpu_code import launch
 
 from hcq import Device, _native
 from hcq.drivers.cpu import llvm_host, llvm_isolated
@@ -21,23 +22,10 @@ from hcq.drivers.cpu.compiler_llvm import LLVMCompiler
 from hcq.drivers.cpu.library import EntryKind, ParamKind, unpack
 from hcq.errors import CompileError, InvalidProgram, LaunchError
 
-FORMATS = dict(zip(ParamKind.ALL, "QbBhHiIqQeHfd?bhiq", strict=True))
-
 
 @pytest.fixture
 def compiler():
     return LLVMCompiler(cachekey=None)
-
-
-def launch(library, name, *args, groups=(1, 1, 1), items=(1, 1, 1)):
-    """Run a function with arguments packed as its library says."""
-    function = functions(library)[name]
-    kernargs = bytearray()
-    for param, offset, value in zip(function.params, function.offsets(), args, strict=True):
-        kernargs += bytes(offset - len(kernargs))
-        value = value.ctypes.data if isinstance(value, np.ndarray) else value
-        kernargs += struct.pack("<" + FORMATS[param.kind], value)
-    _native._Function(library, name).run(bytes(kernargs), list(groups), list(items))
 
 
 def functions(library):
