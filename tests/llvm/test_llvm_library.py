@@ -11,6 +11,11 @@ pytest.importorskip("llvmlite", reason="the LLVM device needs llvmlite")
 from hcq.drivers.cpu import llvm_functions
 from hcq.drivers.cpu.compiler_llvm import installed_version
 
+pytestmark = pytest.mark.skipif(
+    not (installed_version() or "").startswith(llvm_functions.RELEASES),
+    reason="needs a release of llvmlite whose library is known",
+)
+
 PLAIN = "define void @plain(ptr %p, i32 signext %n, i1 zeroext %b) { store i32 %n, ptr %p ret void }"
 GRID = """
 %pair = type { float, i32 }
@@ -81,8 +86,6 @@ llvm_functions.RELEASES = ("0.0.",)
 
 
 def test_llvm_makes_the_same_of_a_module_with_llvmlite_binding_and_without():
-    if not installed_version().startswith(llvm_functions.RELEASES):
-        pytest.skip("needs a release of llvmlite whose library is known")
     name, imported, made = made_by()
     assert (name, imported) == ("hcq.drivers.cpu.llvm_library", False)
     assert len(made[0]) == len(made[1]) == 64
@@ -96,8 +99,6 @@ def test_functions_are_declared_as_llvmlite_declares_them():
     import ctypes
 
     from llvmlite.binding.ffi import lib
-
-    from hcq.drivers.cpu import llvm_functions
 
     letters = {kind: letter for letter, kind in llvm_functions._TYPES.items() if letter}
 

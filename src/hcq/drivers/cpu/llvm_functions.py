@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 RELEASES = ("0.50.",)
 """How the versions begin whose library is known."""
 
-# By name, what a function gives and takes: a pointer (p), text (s), int (i), unsigned (u), size (z), bool (b), nothing.
+# By name, what a function gives and takes: a pointer (p), text (s), int (i), unsigned (u), 64 bits (l), size (z),
+# bool (b), nothing.
 _FUNCTIONS = {
     "DisposeString": ":p",
     "ContextCreate": "p:",
