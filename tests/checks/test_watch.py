@@ -208,10 +208,12 @@ def test_a_forked_child_keeps_observers_and_forgets_captures_of_other_threads(lo
 
     thread = threading.Thread(target=captures)
     thread.start()
-    begun.wait(30)
-    child = os.fork()
-    if not child:
-        os._exit(0 if watch.active == watch.OBSERVED and watch.observers == (log,) else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    leave.set()
-    thread.join()
+    try:
+        assert begun.wait(30)
+        child = os.fork()
+        if not child:
+            os._exit(0 if watch.active == watch.OBSERVED and watch.observers == (log,) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        leave.set()
+        thread.join()
