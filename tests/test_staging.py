@@ -12,6 +12,7 @@ import hcq
 from hcq.errors import DeviceLost, LaunchError, SignalTimeout
 from hcq.queues import kernargs as kernargs_module
 from hcq.queues import profile
+from hcq.queues import staging as staging_module
 from hcq.queues.allocator import HCQAllocator
 
 BATCH = 4096
@@ -119,6 +120,25 @@ def test_the_ring_is_allocated_at_first_use_and_as_far_as_needed(dev):
     dev.synchronize()
     dev.allocator.copyin(buf, bytes(100))
     assert dev.allocator.staged == 1
+
+
+@pytest.mark.parametrize("what", ["staging", "kernargs"])
+def test_whoever_needs_the_ring_or_kernargs_while_they_are_made_has_the_same_ones(mini, what, monkeypatch):
+    module, name, owner = {
+        "staging": (staging_module, "Staging", mini.allocator),
+        "kernargs": (kernargs_module, "Kernargs", mini),
+    }[what]
+    made, others = getattr(module, name), []
+
+    def make(*args):
+        if not others:  # as a finalizer that runs just now, or another thread
+            others.append(None)
+            others[0] = getattr(owner, what)
+        return made(*args)
+
+    monkeypatch.setattr(module, name, make)
+    vars(owner).pop(what, None)
+    assert getattr(owner, what) is others[0] is getattr(owner, what)
 
 
 def test_copyin_returns_before_the_copy_and_the_memory_is_the_callers_again(dev):

@@ -53,7 +53,8 @@ class HCQAllocator(LRUAllocator):
     @functools.cached_property
     def staging(self) -> Staging:
         """The ring, made when it is first needed."""
-        return staging.Staging(self, *self._ring)
+        made: Staging = vars(self).setdefault("staging", staging.Staging(self, *self._ring))
+        return made  # another thread's, where that was first
 
     def copyin(self, dest: Any, src: Any) -> None:
         """Copy the bytes of `src`, any C-contiguous buffer, to the start of `dest`, after all work queued until now.

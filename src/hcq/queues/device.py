@@ -121,7 +121,8 @@ class HCQCompiled(Compiled):
         """Where HCQProgram writes the arguments of launches; made when it is first needed."""
         from hcq.queues.kernargs import Kernargs
 
-        return Kernargs(self)
+        made: Kernargs = vars(self).setdefault("kernargs", Kernargs(self))  # another thread may have been first
+        return made
 
     def _init_timeline(self, timeline_signals: Sequence[Any] | None) -> None:
         """Set up the timeline. Where a native type brings one, its device overrides this."""
