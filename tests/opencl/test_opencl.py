@@ -5,14 +5,10 @@ import glob
 import os
 import pickle
 import shutil
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
-
-os.environ.setdefault("POCL_DEVICES", "pthread pthread")
+from fresh_process import default_of_a_process_that_names_no_device, in_process, refusal, refusal_in_a_forked_child
 
 import hcq
 from hcq import _native
@@ -30,41 +26,14 @@ __kernel void scale(const float factor, __global float *out, const ushort extra,
 """
 
 
-def in_process(code, **env):
-    """Runs code in a fresh interpreter; what it prints."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path))), **env}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], env=environment, capture_output=True, text=True, timeout=100
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-REASON = """
-import hcq
-try:
-    hcq.Device[{name!r}]
-except hcq.errors.DeviceUnavailable as why:
-    print(why.reason, "|", why.hint)
-"""
-
-
-@pytest.fixture
-def gpu():
-    try:
-        return hcq.Device["GPU"]
-    except DeviceUnavailable as why:
-        pytest.skip(f"GPU: {why}")
-
-
 def test_without_an_implementation_the_reason_and_a_hint_are_told(tmp_path):
-    told = in_process(REASON.format(name="GPU"), OCL_ICD_VENDORS=str(tmp_path), OCL_ICD_FILENAMES="")
+    told = refusal("GPU", OCL_ICD_VENDORS=str(tmp_path), OCL_ICD_FILENAMES="")
     assert "no OpenCL" in told and "pocl" in told
 
 
 def test_a_broken_implementation_is_no_implementation(tmp_path):
     (tmp_path / "broken.icd").write_text("/nonexistent/libnothing.so\n")
-    told = in_process(REASON.format(name="GPU"), OCL_ICD_VENDORS=str(tmp_path), OCL_ICD_FILENAMES="")
+    told = refusal("GPU", OCL_ICD_VENDORS=str(tmp_path), OCL_ICD_FILENAMES="")
     assert "no OpenCL" in told
 
 
@@ -125,8 +94,7 @@ def test_platforms_side_by_side_are_told_apart():
 
 
 def test_without_pyopencl_the_extra_is_named():
-    code = "import sys; sys.modules['pyopencl'] = None\n" + REASON.format(name="GPU")
-    assert "pip install 'hcq[opencl]'" in in_process(code)
+    assert "pip install 'hcq[opencl]'" in refusal("GPU", "import sys; sys.modules['pyopencl'] = None")
 
 
 def test_devices_are_chosen_by_number_and_by_name(gpu):
@@ -157,15 +125,11 @@ def test_the_platform_can_be_named(gpu, monkeypatch):
 def test_a_device_on_the_cpu_is_only_used_when_named(gpu):
     if not gpu.is_cpu_implementation:
         pytest.skip("the first OpenCL device is no CPU")
-    clean = dict.fromkeys((*hcq.Device._devices, "CPU", "HCQ_DEVICE"), "")
-    assert in_process("import hcq; print(hcq.Device.DEFAULT)", **clean) in ("CLANG", "LLVM")
+    assert default_of_a_process_that_names_no_device(hcq.Device._devices) in ("CLANG", "LLVM")
 
 
 def test_a_forked_child_is_told_that_opencl_can_not_be_opened_there(gpu):
-    code = "import os\nimport hcq\nhcq.Device['GPU']\nif os.fork() == 0:\n"
-    code += textwrap.indent(REASON.format(name="GPU").replace("import hcq", ""), "    ")
-    code += "    import sys; sys.stdout.flush(); os._exit(0)\nos.wait()"
-    assert "before this process was forked" in in_process(code)
+    assert "before this process was forked" in refusal_in_a_forked_child("GPU")
 
 
 def test_arguments_may_stand_in_any_order(gpu):
@@ -252,10 +216,10 @@ def test_memory_beyond_the_largest_buffer_is_out_of_memory(gpu):
 
 
 @pytest.mark.parametrize("image", [None, "(hcq.f32, (8192, 8192, 4))"])
-def test_memory_that_the_system_does_not_give_is_out_of_memory(gpu, image):
+def test_memory_that_the_system_does_not_give_is_out_of_memory(gpu, request, image):
     """A real refusal: the process may have no more address space. The device goes on."""
-    if image and gpu.images is None:
-        pytest.skip("GPU: this OpenCL device has no images")
+    if image:
+        request.getfixturevalue("images")
     size = 8192 * 8192 * 4
     if size * 4 > gpu.limits.max_buffer_bytes:
         pytest.skip(f"GPU: this OpenCL device gives {gpu.limits.max_buffer_bytes} bytes at once")
@@ -555,9 +519,7 @@ def test_nothing_is_left_of_closed_devices(gpu):
 
 
 @pytest.mark.parametrize("options", [{"host": True}, {"cpu_access": True}])
-def test_host_memory_is_an_argument_where_the_sharing_is_fine_grained(gpu, options):
-    if not gpu.is_mapped:
-        pytest.skip("this device shares coarse-grained memory")
+def test_host_memory_is_an_argument_where_the_sharing_is_fine_grained(gpu, in_place, options):
     buf = hcq.Buffer("GPU", 64, hcq.f32, options=hcq.BufferOptions(**options)).allocate()
     buf.copyin(np.arange(64, dtype="f4"))
     gpu.program("scale", SCALE)(buf, buf, global_size=(64, 1, 1), vals=(2.0, 0))

@@ -1,14 +1,11 @@
 """Images on GPU: BufferOptions(image=...), kernels of image2d_t, copies of whole ones and of parts, what is refused."""
 
 import gc
-import os
 import pickle
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-
-os.environ.setdefault("POCL_DEVICES", "pthread pthread")
 
 import hcq
 from hcq import _native
@@ -16,6 +13,7 @@ from hcq.errors import DeviceLost, DeviceUnavailable, InvalidProgram, LaunchErro
 from hcq.testing.suite.tools import eventually
 
 pytest.importorskip("pyopencl", reason="GPU: pyopencl is not installed")
+pytestmark = pytest.mark.usefixtures("images")
 
 DOUBLE = """
 __kernel void twice(write_only image2d_t out, read_only image2d_t in, const float factor) {
@@ -47,17 +45,6 @@ class ImageDType(NamedTuple):
 
     itemsize: int
     shape: tuple
-
-
-@pytest.fixture
-def gpu():
-    try:
-        device = hcq.Device["GPU"]
-    except DeviceUnavailable as why:
-        pytest.skip(f"GPU: {why}")
-    if device.images is None:
-        pytest.skip("GPU: this OpenCL device has no images")
-    return device
 
 
 @pytest.fixture

@@ -1,19 +1,16 @@
 """Images on GPU in use by many at once, freed while work on them is queued, and copied at random."""
 
 import gc
-import os
 import random
 import threading
 
 import numpy as np
 import pytest
 
-os.environ.setdefault("POCL_DEVICES", "pthread pthread")
-
 import hcq
-from hcq.errors import DeviceUnavailable
 
 pytest.importorskip("pyopencl", reason="GPU: pyopencl is not installed")
+pytestmark = pytest.mark.usefixtures("images")
 
 ROWS, WIDE, PIXEL = 6, 10, 16
 TIMES = """
@@ -23,17 +20,6 @@ __kernel void times(write_only image2d_t out, read_only image2d_t in, float by) 
   write_imagef(out, at, by * read_imagef(in, nearest, at));
 }
 """
-
-
-@pytest.fixture
-def gpu():
-    try:
-        device = hcq.Device["GPU"]
-    except DeviceUnavailable as why:
-        pytest.skip(f"GPU: {why}")
-    if device.images is None:
-        pytest.skip("GPU: this OpenCL device has no images")
-    return device
 
 
 def image(value, shape=(ROWS, WIDE, 4)):

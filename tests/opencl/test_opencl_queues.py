@@ -1,19 +1,17 @@
 """Queues of GPU that wait for each other: on the device, by OpenCL's events, wherever what they wait for was given."""
 
-import os
 import time
 
 import numpy as np
 import pytest
 
-os.environ.setdefault("POCL_DEVICES", "pthread pthread")
-
 import hcq
 from hcq import _native
-from hcq.errors import DeviceLost, DeviceUnavailable
+from hcq.errors import DeviceLost
 from hcq.testing.suite.tools import PATIENCE
 
 pytest.importorskip("pyopencl", reason="GPU: pyopencl is not installed")
+pytestmark = pytest.mark.usefixtures("in_place")
 
 HELD = """
 __kernel void held(volatile __global int *gate, __global int *x, int value) {
@@ -22,17 +20,6 @@ __kernel void held(volatile __global int *gate, __global int *x, int value) {
 }
 """
 ADD = "__kernel void add(__global int *out, __global const int *in) { out[0] = in[0] + 1; }"
-
-
-@pytest.fixture
-def gpu():
-    try:
-        device = hcq.Device["GPU"]
-    except DeviceUnavailable as why:
-        pytest.skip(f"GPU: {why}")
-    if not device.is_mapped:
-        pytest.skip("this device shares coarse-grained memory")
-    return device
 
 
 def reported(text):

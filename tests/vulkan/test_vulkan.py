@@ -5,15 +5,19 @@ import gc
 import os
 import pickle
 import shutil
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fresh_process import (
+    default_of_a_process_that_names_no_device,
+    in_process,
+    refusal,
+    refusal_in_a_forked_child,
+    run,
+)
 
 import hcq
 from hcq import _native
@@ -44,14 +48,6 @@ void main() {
 }
 """
 
-REASON = """
-import hcq
-try:
-    hcq.Device[{name!r}]
-except hcq.errors.DeviceUnavailable as why:
-    print(why.reason, "|", why.hint)
-"""
-
 
 @hcq.kernel
 def scale(out: hcq.ptr[hcq.f32], x: hcq.ptr[hcq.f32], factor: hcq.f32, extra: hcq.u16):
@@ -75,16 +71,6 @@ def large(out: hcq.ptr[hcq.i32], count: hcq.constexpr):
 
 
 NAME = lower.entry_name("scale")
-
-
-def in_process(code, **env):
-    """Runs code in a fresh interpreter; what it prints."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path))), **env}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], env=environment, capture_output=True, text=True, timeout=100
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 @pytest.fixture
@@ -114,7 +100,7 @@ def fresh(vulkan):
 
 
 def test_without_a_driver_the_reason_and_a_hint_are_told(tmp_path):
-    told = in_process(REASON.format(name="VULKAN"), VK_ICD_FILENAMES=str(tmp_path / "none.json"), VK_DRIVER_FILES="")
+    told = refusal("VULKAN", VK_ICD_FILENAMES=str(tmp_path / "none.json"), VK_DRIVER_FILES="")
     assert "Vulkan driver" in told and "mesa-vulkan-drivers" in told
 
 
@@ -122,7 +108,7 @@ def test_a_broken_driver_is_no_driver(tmp_path):
     (tmp_path / "broken.json").write_text(
         '{"file_format_version": "1.0.0", "ICD": {"library_path": "/nonexistent/libnone.so", "api_version": "1.3.0"}}'
     )
-    told = in_process(REASON.format(name="VULKAN"), VK_ICD_FILENAMES=str(tmp_path / "broken.json"), VK_DRIVER_FILES="")
+    told = refusal("VULKAN", VK_ICD_FILENAMES=str(tmp_path / "broken.json"), VK_DRIVER_FILES="")
     assert "Vulkan driver" in told and "VK_ICD_FILENAMES" in told
 
 
@@ -143,15 +129,11 @@ def test_what_the_device_is_can_be_asked(vulkan):
 def test_a_device_on_the_cpu_is_only_used_when_named(vulkan):
     if not vulkan.is_cpu_implementation:
         pytest.skip("the first Vulkan device is no CPU")
-    clean = dict.fromkeys((*hcq.Device._devices, "CPU", "HCQ_DEVICE"), "")
-    assert in_process("import hcq; print(hcq.Device.DEFAULT)", **clean) in ("CLANG", "LLVM")
+    assert default_of_a_process_that_names_no_device(hcq.Device._devices) in ("CLANG", "LLVM")
 
 
 def test_a_forked_child_is_told_that_vulkan_can_not_be_opened_there(vulkan):
-    code = "import os\nimport hcq\nhcq.Device['VULKAN']\nif os.fork() == 0:\n"
-    code += textwrap.indent(REASON.format(name="VULKAN").replace("import hcq", ""), "    ")
-    code += "    import sys; sys.stdout.flush(); os._exit(0)\nos.wait()"
-    assert "before this process was forked" in in_process(code)
+    assert "before this process was forked" in refusal_in_a_forked_child("VULKAN")
 
 
 def test_the_demo_leaves_out_a_device_that_ends_loops_early(vulkan):
@@ -640,13 +622,7 @@ def test_a_forked_child_ends_in_silence(vulkan):
         sys.exit(3)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), out.numpy())
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    done = run(code)
     assert (done.stdout.strip(), done.stderr) == ("3 [1 1 1 1]", "")
 
 
