@@ -31,9 +31,10 @@ class OpenCLAllocator(HCQAllocator):
     _given_back = BufferOptions(nolru=True)
 
     def _alloc(self, size: int, options: BufferOptions) -> HCQBuffer:
-        if self.gives_image(options):
+        images = self.device.images
+        if options.image is not None and images is not None:
             shape = asked_for(options.image)
-            memory, address = self.device.make_image(shape, size)
+            memory, address = images.make(shape, size)
             self.device.held[address] = memory
             return ImageHandle(address, size, shape, address)
         if (options.host or options.cpu_access) and not self.device.is_mapped:

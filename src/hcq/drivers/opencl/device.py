@@ -10,7 +10,7 @@ from hcq import _native, config
 from hcq.drivers.opencl import platforms
 from hcq.drivers.opencl.allocator import ALIGNMENT, MappedAllocator, OpenCLAllocator
 from hcq.drivers.opencl.compiler import OpenCLCompiler
-from hcq.drivers.opencl.images import Shape, Support
+from hcq.drivers.opencl.images import Support
 from hcq.drivers.opencl.program import OpenCLProgram
 from hcq.drivers.opencl.queue import OpenCLComputeQueue, OpenCLCopyQueue
 from hcq.errors import DeviceUnavailable
@@ -68,17 +68,6 @@ class OpenCLDevice(NativeDevice):
         except self._cl.Error as error:
             raise MemoryError(f"OpenCL gives no {size} bytes: {error}") from error
         return memory, int(memory.svm_ptr)
-
-    def make_image(self, shape: Shape, nbytes: int) -> tuple[Any, int]:
-        """An image: what keeps it, and its address. Raises ValueError, MemoryError; the device has images."""
-        assert self.images is not None  # the allocator asked
-        self.images.check(shape, nbytes)
-        held, address, error = _native.opencl_image(
-            self.context.int_ptr, *shape.format, shape.width, shape.height, shape.pixel
-        )
-        if held is None:
-            raise MemoryError(f"OpenCL gives no memory for {shape}: {error}")
-        return held, address
 
     def _close(self) -> None:
         super()._close()

@@ -9,7 +9,7 @@ import math
 from operator import index
 from typing import Any, NamedTuple
 
-from hcq import dtypes
+from hcq import _native, dtypes
 from hcq.queues.allocator import HCQBuffer
 
 _ORDERS = {1: 0x10B0, 2: 0x10B2, 4: 0x10B5}
@@ -103,9 +103,10 @@ def asked_for(image: Any) -> Shape:
 
 
 class Support:
-    """What images one device has."""
+    """What images one device has, and the making of them."""
 
     def __init__(self, cl: Any, context: Any, device: Any) -> None:
+        self._context = context
         self.largest = device.image2d_max_height, device.image2d_max_width
         self._most = device.max_mem_alloc_size
         flags, kind = cl.mem_flags.READ_WRITE, cl.mem_object_type.IMAGE2D
@@ -117,7 +118,17 @@ class Support:
         """None where the device has no images."""
         return Support(cl, context, device) if device.image_support else None
 
-    def check(self, shape: Shape, nbytes: int) -> None:
+    def make(self, shape: Shape, nbytes: int) -> tuple[Any, int]:
+        """An image: what keeps it, and its address. Raises ValueError, MemoryError."""
+        self._check(shape, nbytes)
+        held, address, error = _native.opencl_image(
+            self._context.int_ptr, *shape.format, shape.width, shape.height, shape.pixel
+        )
+        if held is None:
+            raise MemoryError(f"OpenCL gives no memory for {shape}: {error}")
+        return held, address
+
+    def _check(self, shape: Shape, nbytes: int) -> None:
         """That the device has such an image: ValueError; MemoryError for one that is larger than its memory gives."""
         if nbytes != shape.nbytes:
             raise ValueError(
