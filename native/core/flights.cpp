@@ -1,6 +1,7 @@
 // What is in flight on a queue whose commands an interface carries out (interface.hpp).
 #include "core/flights.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/device.hpp"
@@ -103,6 +104,15 @@ void fail_set(Queue* q, Flight& x) {
   signal_fail(*s->memory, error, value, UINT64_MAX);
 }
 
+// When a flight ran. A queue's commands come one after the other, whatever the rounding of the interface's clock.
+void times_of(Queue* q, const Flight& x, uint64_t* start, uint64_t* end) {
+  Flights& f = *q->flights;
+  interface_of(q).times(x.command, x.given, start, end);
+  *start = std::max(*start, f.last);
+  if (*end <= *start) *end = *start + (is_command(x) ? 1 : 0);
+  f.last = *end;
+}
+
 // The end of the oldest flight. What ended well is what it is, on a lost device too.
 void land(Queue* q, bool failed) {
   Flights& f = *q->flights;
@@ -111,14 +121,13 @@ void land(Queue* q, bool failed) {
   bool stamp = f.size() > 1 && f.at(1).header()->type == PacketType::timestamp && !f.at(1).command.event;
   if (is_command(x) && !failed) {
     if (x.command.event && (x.begins || stamp || x.header()->flags & kTimed || recording()))
-      interface_of(q).times(x.command, x.given, &start, &end);
+      times_of(q, x, &start, &end);
     else if (!x.command.event)
       start = end = now_ns();  // there was nothing to do
     if (x.begins) x.begins->memory->timestamp.store(start, std::memory_order_release);
     f.ended = end;
   }
-  if (x.command.event && !failed && x.header()->type == PacketType::timestamp)
-    interface_of(q).times(x.command, x.given, &start, &f.ended);
+  if (x.command.event && !failed && x.header()->type == PacketType::timestamp) times_of(q, x, &start, &f.ended);
   if (x.command.event) interface_of(q).drop(x.command);
   if (is_command(x)) {
     if (failed) {

@@ -1,4 +1,5 @@
-// What is in flight on a queue of an interface, as the files see it that deal with it: flights.cpp and following.cpp.
+// What is in flight on a queue of an interface, as the files see it that deal with it: flights.cpp, giving.cpp,
+// following.cpp, sleeping.cpp and blame.cpp.
 // All of it under the queue's step lock, but for the atomics.
 #pragma once
 #include <string>
@@ -38,6 +39,7 @@ struct Flights {
   void* lane = nullptr;
   Signal* begins = nullptr;  // a time-stamp right before the next command
   uint64_t ended = 0;        // when the last command was over, where a time-stamp follows it
+  uint64_t last = 0;         // until when the last one ran that was asked for its times
   uint32_t by_host = 0;      // how many of those in flight are
   // How many ended, ever. Release: who sees one that is counted sees what its end set.
   std::atomic<uint64_t> landed{0};

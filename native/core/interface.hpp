@@ -34,7 +34,8 @@ struct Interface {
   bool (*copy)(void* lane, uint64_t destination, uint64_t source, uint64_t bytes, Command* out, std::string* error);
   void (*flush)(void* lane);  // what was given starts
   Over (*over)(const Command& command, std::string* error);
-  // When it ran, in ns of CLOCK_MONOTONIC; it is over, and was given to the interface at `given`.
+  // When it ran, in ns of CLOCK_MONOTONIC, by the interface alone: that one came after the other is seen to by who
+  // asks. It is over, and was given to the interface at `given`.
   void (*times)(const Command& command, uint64_t given, uint64_t* start, uint64_t* end);
   // Has commands_over(q) called, once, when the command is over or failed: by a thread of the interface, or right here.
   bool (*tell)(const Command& command, Queue* q);

@@ -3,16 +3,17 @@
 #include "cuda/lane.hpp"
 
 #include "core/device.hpp"
+#include "core/flights.hpp"
 #include "cuda/batch.hpp"
 #include "cuda/teller.hpp"
 
 namespace hcq::cuda {
 
 namespace {
-constexpr uint32_t kCommands = 72;      // more than are in flight at a time (flights.cpp)
-constexpr uint32_t kWrites = 8;         // that are given to the stream at a time
-constexpr uint32_t kLooks = 64;         // looks at the word, before the stream is asked whether it failed
-constexpr size_t kMostArguments = 512;  // 4096 bytes of kernargs, 8 each
+constexpr uint32_t kCommands = kFlights;  // a queue has no more of them
+constexpr uint32_t kWrites = 8;           // that are given to the stream at a time
+constexpr uint32_t kLooks = 64;           // looks at the word, before the stream is asked whether it failed
+constexpr size_t kMostArguments = 512;    // 4096 bytes of kernargs, 8 each
 
 struct Lane;
 
@@ -31,7 +32,6 @@ struct Lane {
   Word word{nullptr, 0};
   uint64_t given = 0;
   uint32_t looks = 0;
-  uint64_t last = 0;                    // until when its last timed command ran
   Handle told = nullptr;                // the event that the teller waits for
   std::atomic<bool> suspect{false};     // relaxed: the next look asks the stream
   MemoryOperation writes[kWrites];      // behind the last command, not given yet; the word's is the last
@@ -297,12 +297,7 @@ void times(const Command& command, uint64_t given, uint64_t* start, uint64_t* en
   if (!g.end || !lane.context->times(g.begin, &g.end, given, start, end)) {
     *start = given;
     *end = now_ns();
-    return;
   }
-  // A queue's commands come one after the other, whatever the rounding.
-  if (*start < lane.last) *start = lane.last;
-  if (*end <= *start) *end = *start + (g.begin ? 1 : 0);
-  lane.last = *end;
 }
 
 bool tell(const Command& command, Queue* q) {
@@ -314,8 +309,7 @@ bool tell(const Command& command, Queue* q) {
       return false;
     }
   }
-  lane.teller.tell(q, lane.context->handle(), lane.told, &lane.suspect);
-  return true;
+  return lane.teller.tell(q, lane.context->handle(), lane.told, &lane.suspect);
 }
 
 void drop(const Command& command) {

@@ -11,6 +11,7 @@ constexpr unsigned kNaps = 40;  // with nothing to do, before the thread sleeps
 }  // namespace
 
 void Teller::run(std::shared_ptr<State> state, Handle context, Handle event, std::atomic<bool>* suspect) {
+  set_thread_name("hcq cuda");
   api().push(context);
   for (unsigned naps = 0; !state->stop.load(std::memory_order_relaxed);) {
     Queue* q = state->queue.exchange(nullptr, std::memory_order_acq_rel);

@@ -8,6 +8,7 @@
 
 #include "core/interface.hpp"
 #include "cuda/api.hpp"
+#include "platform/platform.hpp"
 
 namespace hcq::cuda {
 
@@ -27,12 +28,16 @@ class Teller {
       thread_.join();
   }
 
-  // One event and one `suspect` for all calls; that is set where the wait ends with an error.
-  void tell(Queue* q, Handle context, Handle event, std::atomic<bool>* suspect) {
+  // One event and one `suspect` for all calls; that is set where the wait ends with an error. False: there is no
+  // thread.
+  bool tell(Queue* q, Handle context, Handle event, std::atomic<bool>* suspect) {
+    if (!thread_.joinable() &&
+        !start_thread(&thread_, [state = state_, context, event, suspect] { run(state, context, event, suspect); }))
+      return false;
     // seq_cst: the queue before the look at `asleep`; the thread stores that before it looks for a queue
     state_->queue.store(q, std::memory_order_seq_cst);
-    if (!thread_.joinable()) thread_ = std::thread(run, state_, context, event, suspect);
     wake();
+    return true;
   }
 
  private:

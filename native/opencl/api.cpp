@@ -137,4 +137,10 @@ std::string status_name(Status status) {
   return "OpenCL's error " + number;
 }
 
+bool failed(Status status, const char* what, std::string* error) {
+  if (status == kSuccess) return false;
+  *error = std::string(what) + " gave " + status_name(status);
+  return true;
+}
+
 }  // namespace hcq::opencl

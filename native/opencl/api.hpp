@@ -71,5 +71,7 @@ bool fail(const std::string& function, Status status);
 
 // "CL_OUT_OF_RESOURCES (-5)".
 std::string status_name(Status);
+// Whether a call failed; `error` says so then.
+bool failed(Status status, const char* what, std::string* error);
 
 }  // namespace hcq::opencl

@@ -43,12 +43,6 @@ bool parts_of(const Image& image, uint64_t address, uint64_t bytes, Part out[3],
   return true;
 }
 
-bool failed(Status status, const char* what, std::string* error) {
-  if (status == kSuccess) return false;
-  *error = std::string(what) + " gave " + status_name(status);
-  return true;
-}
-
 // From an image (`reads`) to memory that the host reaches, or back. The event is the last part's.
 bool move(Handle queue, const Image& image, uint64_t address, uint64_t bytes, uint8_t* host, bool reads, Handle* event,
           std::string* error) {

@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <cstring>
 #include <system_error>
-#include <thread>
 
 #include "core/base.hpp"
 #include "platform/platform.hpp"
@@ -104,21 +103,28 @@ Processor this_processor() {
 
 namespace {
 // A thread takes over how the one that starts it is scheduled, which may be waiting for its turn just now: threads of
-// the processor are to be scheduled as the process is.
-void run_as_the_process(void (*fn)()) {
+// ours are to be scheduled as the process is.
+void run_as_the_process(const std::function<void()>& body) {
   if (sched_getscheduler(getpid()) != SCHED_BATCH) set_preempting(thread_number(), true);
-  fn();
+  body();
 }
 }  // namespace
 
 bool start_thread(void (*fn)()) {
+  std::thread thread;
+  if (!start_thread(&thread, fn)) return false;
+  thread.detach();
+  return true;
+}
+
+bool start_thread(std::thread* out, std::function<void()> body) {
   sigset_t most, before;
   sigfillset(&most);
   for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&most, fault);
   pthread_sigmask(SIG_SETMASK, &most, &before);  // inherited by the new thread
   bool started = true;
   try {
-    std::thread(run_as_the_process, fn).detach();
+    *out = std::thread(run_as_the_process, std::move(body));
   } catch (const std::system_error&) {
     started = false;
   }

@@ -2,6 +2,8 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <thread>
 
 namespace hcq {
 
@@ -26,8 +28,10 @@ struct Processor {
 };
 // Where this thread runs just now, among those that the process might run on when this was first asked.
 Processor this_processor();
-// Starts a detached thread that takes no signals but those its own faults raise: the others are for Python's threads.
+// Starts a thread that takes no signals but those its own faults raise: the others are for Python's threads. The first
+// is detached. False: the system gives none.
 bool start_thread(void (*fn)());
+bool start_thread(std::thread* out, std::function<void()> body);
 void set_thread_name(const char* name);
 uint64_t thread_number();  // the system's for this thread: threading.get_native_id()
 

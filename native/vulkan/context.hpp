@@ -1,4 +1,4 @@
-// An open Vulkan device: its handles, what it has, and its memory. Queues stand on it (queue.hpp).
+// An open Vulkan device: its handles, what it has, and its memory. Queues stand on it (work.hpp, lane.hpp).
 #pragma once
 #include <atomic>
 #include <map>

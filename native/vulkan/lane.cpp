@@ -3,12 +3,13 @@
 #include "vulkan/lane.hpp"
 
 #include "core/device.hpp"
+#include "core/flights.hpp"
 #include "vulkan/batch.hpp"
 
 namespace hcq::vk {
 
 namespace {
-constexpr uint32_t kCommands = 72;  // more than are in flight at a time (flights.cpp)
+constexpr uint32_t kCommands = kFlights;  // a queue has no more of them
 
 struct Lane;
 
@@ -30,7 +31,6 @@ struct Lane {
   std::vector<Given*> free;
   std::vector<Given*> ready;  // recorded, not given yet
   std::string refusal;        // why the device took no more
-  uint64_t last = 0;          // until when the last timed command ran
   Work& work() { return *served->work; }
   Context& context() { return *served->work->context; }
 };
@@ -199,13 +199,8 @@ void times(const Command& command, uint64_t given, uint64_t* start, uint64_t* en
     Presence present(lane.context());
     uint64_t ended = lane.recorder->read(g.end), began = g.begin.pool ? lane.recorder->read(g.begin) : ended;
     lane.served->clock.times(began, ended, given, start, end);
-  } catch (const Failure&) {
-    return;
+  } catch (const Failure&) {  // then that is what is known
   }
-  // A queue's commands come one after the other, whatever the rounding.
-  if (*start < lane.last) *start = lane.last;
-  if (*end <= *start) *end = *start + (g.begin.pool ? 1 : 0);
-  lane.last = *end;
 }
 
 bool tell(const Command& command, Queue* q) {

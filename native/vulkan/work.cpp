@@ -2,7 +2,6 @@
 #include "vulkan/work.hpp"
 
 #include <algorithm>
-#include <csignal>
 
 #include "core/flights.hpp"
 #include "platform/platform.hpp"
@@ -17,7 +16,7 @@ constexpr int kMostNaps = 20;            // without anything to tell, until that
 constexpr uint64_t kSleep = 20'000'000;  // ns: how often who sleeps in Vulkan looks whether it should end
 constexpr uint64_t kEnough = 32;         // pieces of work that keep the device busy until somebody looks
 constexpr size_t kHeld = 16;             // held back at most
-constexpr size_t kMost = kHeld + kMostFlights + 8;
+constexpr size_t kMost = kHeld + kFlights;
 constexpr uint64_t kPatience = 5'000'000'000;  // ns that what is under way has, where the device is closed
 }  // namespace
 
@@ -154,14 +153,8 @@ bool Work::tell(uint64_t number, Queue* q) {
   {
     std::lock_guard<std::mutex> guard(tell_lock_);
     if (stopping()) return false;
+    if (!teller_.joinable() && !start_thread(&teller_, [this] { run(); })) return false;
     told_.push_back({number, q});
-    if (!teller_.joinable()) {
-      sigset_t all, before;  // signals are for Python's threads
-      sigfillset(&all);
-      pthread_sigmask(SIG_SETMASK, &all, &before);
-      teller_ = std::thread(&Work::run, this);
-      pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    }
     wake = asleep_;
   }
   if (wake) changed_.notify_one();

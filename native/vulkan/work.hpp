@@ -34,7 +34,7 @@ class Work {
   void sleep(uint64_t number, uint64_t ns);
   // Has commands_over(q) called, by a thread that q has a reference for, when a piece of work is over; and sooner, each
   // time that something is.
-  // False: nobody is told any more.
+  // False: nobody is told any more, or there is no thread for it.
   bool tell(uint64_t number, Queue* q);
   // Ends that thread, and waits for it. From then on nothing is given, and what isn't over by then is left to itself.
   void stop();

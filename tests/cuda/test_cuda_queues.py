@@ -1,12 +1,15 @@
 """Queues of CUDA devices: streams that wait for each other without the host, peers, CUDA C and PTX."""
 
+import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import hcq
 from hcq import _native
+from hcq.testing.suite.tools import eventually
 
 HELD = """
 extern "C" __global__ void held(int *out, volatile int *gate, int value) {
@@ -51,6 +54,31 @@ def test_a_copy_queue_waits_on_the_device_for_a_kernel_that_runs(dev, nvrtc):
     stream.synchronize()
     dev.synchronize()
     assert (x.numpy()[0], y.numpy()[0], z.numpy()[0]) == (7, 7, 7)
+
+
+def blocked_signals(name):
+    """The signals that the threads of that name don't take, one set a thread."""
+    masks = []
+    for status in Path("/proc/self/task").glob("*/status"):
+        lines = dict(line.split(":\t", 1) for line in status.read_text().splitlines())
+        if lines["Name"] == name:
+            mask = int(lines["SigBlk"], 16)
+            masks.append({each for each in signal.Signals if mask >> (each - 1) & 1})
+    return masks
+
+
+def test_threads_that_wait_in_the_driver_leave_signals_to_python(dev):
+    """Control-C interrupts the main thread's waits only where that takes the signal."""
+    out = hcq.zeros(1 << 20, hcq.f32, "CUDA")
+
+    def waiting():
+        hcq.ops.add(out, 1.0, out=out)
+        dev.synchronize()
+        return blocked_signals("hcq cuda")
+
+    assert eventually(waiting)
+    for blocked in waiting():
+        assert {signal.SIGINT, signal.SIGALRM, signal.SIGTERM} <= blocked and signal.SIGSEGV not in blocked
 
 
 def test_queues_that_wait_for_each_other_in_turns_keep_their_order(dev):
