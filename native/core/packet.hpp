@@ -13,6 +13,8 @@ struct BoundCommands;
 
 constexpr uint32_t kUnit = 64;
 constexpr uint32_t kMaxInlineArguments = 4096;  // bytes of kernargs that a packet carries
+constexpr uint32_t kMostArguments =
+    kMaxInlineArguments / 8 - 1;  // of a launch: each may take 8 of them, and their number does
 
 enum class PacketType : uint16_t { link, exec, copy, signal, wait, timestamp, barrier, indirect };
 

@@ -16,8 +16,6 @@
 namespace hcq::cuda {
 
 namespace {
-constexpr size_t kMostArguments = 512;
-
 const PacketHeader& header(const uint8_t* packet) { return *reinterpret_cast<const PacketHeader*>(packet); }
 
 // Whether a packet is something to do: no groups, no bytes, a copy onto itself and a barrier are not.

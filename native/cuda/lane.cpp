@@ -13,7 +13,6 @@ namespace {
 constexpr uint32_t kCommands = kFlights;  // a queue has no more of them
 constexpr uint32_t kWrites = 8;           // that are given to the stream at a time
 constexpr uint32_t kLooks = 64;           // looks at the word, before the stream is asked whether it failed
-constexpr size_t kMostArguments = 512;    // 4096 bytes of kernargs, 8 each
 
 struct Lane;
 

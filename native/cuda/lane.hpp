@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/interface.hpp"
+#include "core/packet.hpp"
 #include "core/program.hpp"
 #include "cuda/context.hpp"
 
@@ -50,7 +51,7 @@ std::pair<Address, size_t> variable_of(const Module& module, const std::string& 
 // Lets a function have so much local memory beside that; what it was let have before it keeps. Throws Failure.
 void allow_local(Module& module, Handle function, uint32_t bytes);
 
-// The pointers to a kernel's arguments that launches take; `out` has room for all of them.
+// The pointers to a kernel's arguments that launches take; `out` has room for kMostArguments.
 void point(const Kernel& kernel, const uint8_t* kernargs, void** out);
 
 const Interface& interface();

@@ -171,9 +171,9 @@ bool pack_arguments(const Program& program, PyObject* const* buffers, Py_ssize_t
       value_count = PyTuple_GET_SIZE(list.get());
     }
   }
-  if (static_cast<uint64_t>(count + value_count + 1) * 8 > kMaxInlineArguments)
+  if (static_cast<uint64_t>(count + value_count) > kMostArguments)
     return refuse(program.name + ": " + std::to_string(count + value_count) + " arguments are too many, the limit is " +
-                  std::to_string(kMaxInlineArguments / 8 - 1));
+                  std::to_string(kMostArguments));
   if (program.typed) {
     if (static_cast<uint32_t>(count) != program.pointers)
       return refuse(program.name + " takes " + counted(program.pointers, "buffer") + ", got " + std::to_string(count) +

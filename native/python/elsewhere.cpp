@@ -63,6 +63,9 @@ void check_carried(uint32_t bytes) {
 std::unique_ptr<Program> program_elsewhere(const std::string& name, const std::vector<std::string>& types,
                                            const std::vector<std::string>& names, uint64_t most_items,
                                            std::tuple<uint32_t, uint32_t, uint32_t> wanted, std::vector<Laid>* laid) {
+  if (types.size() > kMostArguments)
+    throw std::invalid_argument(std::to_string(types.size()) + " arguments: a launch has " +
+                                std::to_string(kMostArguments));
   auto program = std::make_unique<Program>();
   uint32_t at = 0;
   for (bool pointers : {true, false}) {

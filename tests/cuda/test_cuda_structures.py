@@ -343,3 +343,6 @@ def test_more_arguments_than_a_launch_carries_are_refused(dev, nvrtc):
     assert out.numpy()[0] == 11
     with pytest.raises(InvalidProgram, match=r"more: 4112 bytes of arguments.*4096"):
         dev.program("more", source)
+    many = ", ".join(f".param .u8 v{i}" for i in range(600))
+    with pytest.raises(InvalidProgram, match=r"many: 600 arguments.*511"):
+        dev.program("many", f".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry many({many}) {{ ret; }}")
