@@ -129,7 +129,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::vector<void*> word_pages_;
   std::vector<Word> free_words_;
 
-  bool page_locked(Address at);  // by allocate() of this context
+  bool page_locked(Address at) const;  // a signal's memory there, by allocate() of this context
   Mapped map(void* page, uint64_t bytes);
   Mapped map_placed(const Signal* signal);
   void unmap(const Mapped& mapped);  // nothing is written there any more

@@ -82,10 +82,12 @@ void leave_context(Lane& lane) {
 // Gives the stream what is to be written behind its last command.
 void write(Lane& lane) {
   const MemoryOperation& first = lane.writes[0];
-  Result result = lane.held > 1 ? api().batch_operations(lane.stream, lane.held, lane.writes, 0)
-                                : api().write_value(lane.stream, first.address, first.value, 0);
+  bool several = lane.held > 1;
+  Result result = several ? api().batch_operations(lane.stream, lane.held, lane.writes, 0)
+                          : api().write_value(lane.stream, first.address, first.value, 0);
   lane.held = 0;
-  if (result != kSuccess && lane.broken.empty()) lane.broken = failure_of("cuStreamWriteValue64", result);
+  if (result != kSuccess && lane.broken.empty())
+    lane.broken = failure_of(several ? "cuStreamBatchMemOp" : "cuStreamWriteValue64", result);
 }
 
 void hold(Lane& lane, Address at, uint64_t value) {

@@ -27,13 +27,14 @@ Table& table() {
   return *made;
 }
 
-bool find(Address at, Allocation* out) {
+// Whose memory `bytes` from an address on are.
+bool find(Address at, Allocation* out, size_t bytes = 1) {
   Table& t = table();
   std::lock_guard<std::mutex> guard(t.lock);
   auto next = t.all.upper_bound(at);
   if (next == t.all.begin()) return false;
   --next;
-  if (at >= next->first + next->second.bytes) return false;
+  if (at + bytes > next->first + next->second.bytes) return false;
   *out = next->second;
   return true;
 }
@@ -118,14 +119,9 @@ bool Context::reaches(Address at) {
   return true;
 }
 
-bool Context::page_locked(Address at) {
-  Table& t = table();
-  std::lock_guard<std::mutex> guard(t.lock);
-  auto next = t.all.upper_bound(at);
-  if (next == t.all.begin()) return false;
-  --next;
-  const Allocation& found = next->second;
-  return found.owner == this && found.use == Use::host && at + sizeof(SignalMemory) <= next->first + found.bytes;
+bool Context::page_locked(Address at) const {
+  Allocation found;
+  return find(at, &found, sizeof(SignalMemory)) && found.owner == this && found.use == Use::host;
 }
 
 Word Context::take_word() {
